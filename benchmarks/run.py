@@ -1,0 +1,249 @@
+"""`make bench`: what Ferrule itself costs, beside a bare loop over the same HTTP client in the same run.
+
+Every figure is a median over repeats; the ratio is the one to quote, the milliseconds depend on the machine.
+The gate and the journal (in a file) are on. Figures that have an aim show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROWS: list[tuple[str, str, str, str]] = []
+
+
+def main() -> None:
+    """Print the table."""
+    started()
+    stub = subprocess.Popen([sys.executable, str(HERE / "stub.py")], stdin=-1, stdout=-1, text=True)
+    assert stub.stdout is not None
+    base_url = f"http://127.0.0.1:{int(stub.stdout.readline())}/v1"
+    try:
+        asyncio.run(measured(base_url))
+    finally:
+        stub.kill()
+        stub.wait()
+    entered(base_url="")
+    width = [max(len(row[i]) for row in ROWS) for i in range(4)]
+    for row in ROWS:
+        print("  ".join(cell.ljust(size) for cell, size in zip(row, width, strict=True)).rstrip())
+
+
+def row(name: str, value: str, beside: str = "", aim: str = "") -> None:
+    ROWS.append((name, value, beside, aim))
+
+
+def started() -> None:
+    """Start-up: processes timed from outside, modules counted inside."""
+    row("figure", "ferrule", "beside", "aim")
+    python = sys.executable
+    bare = spawn([python, "-c", "pass"])
+    client = spawn([python, "-c", "import pyreqwest.client, asyncio, json"])
+    library = spawn([python, "-c", "import ferrule"])
+    door = spawn([python, "-c", "from ferrule import Agent, OpenAIChat, tool"])
+    version = spawn([str(Path(python).parent / "ferrule"), "--version"])
+    count = subprocess.run(
+        [python, "-c", "import sys, ferrule; print(len(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    row("modules after `import ferrule`", count.stdout.strip(), "", "<= 250")
+    row("`import ferrule`, process ms", f"{library:.0f}", f"bare interpreter {bare:.0f}")
+    row("`from ferrule import Agent, OpenAIChat, tool`, ms", f"{door:.0f}", f"client + asyncio {client:.0f}")
+    row("`ferrule --version`, ms", f"{version:.0f}", f"bare interpreter {bare:.0f}", "< 50")
+
+
+def spawn(command: list[str]) -> float:
+    times: list[float] = []
+    for _ in range(7):
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append((time.perf_counter() - begin) * 1000)
+    return statistics.median(times[1:])
+
+
+def tools() -> dict[str, Callable[..., Any]]:
+    def peek(n: int = 0, i: int = 0) -> str:
+        """Look at a number."""
+        return f"{n}:{i}"
+
+    async def apeek(n: int = 0, i: int = 0) -> str:
+        """Look at a number."""
+        return f"{n}:{i}"
+
+    def slow(n: int = 0, i: int = 0) -> str:
+        """Look at a number for 20 ms."""
+        time.sleep(0.02)
+        return f"{n}:{i}"
+
+    async def aslow(n: int = 0, i: int = 0) -> str:
+        """Look at a number for 20 ms."""
+        await asyncio.sleep(0.02)
+        return f"{n}:{i}"
+
+    def swallow(text: str = "", i: int = 0) -> str:
+        """Take a text."""
+        return str(len(text))
+
+    return {f.__name__: f for f in (peek, apeek, slow, aslow, swallow)}
+
+
+def agent(base_url: str, folder: str, **limits: Any) -> Any:
+    from ferrule import Agent, Limits, OpenAIChat
+    from ferrule.tools.decorator import make
+
+    made = [make(f, side_effect="none") for f in tools().values()]
+    wire = OpenAIChat("stub", base_url=base_url, api_key="none")
+    bounds = Limits(max_rounds=1000, max_calls_per_round=64, **limits)
+    return Agent(wire, made, limits=bounds, way="native", journal=f"{folder}/bench.db")
+
+
+async def measured(base_url: str) -> None:
+    import bare
+
+    with tempfile.TemporaryDirectory() as folder:
+        ours = agent(base_url, folder)
+
+        async def pair(
+            name: str,
+            script: dict[str, Any],
+            *,
+            per: int = 1,
+            aim: str = "",
+            repeats: int = 5,
+            stream: bool = False,
+        ) -> float:
+            prompt = json.dumps(script)
+
+            async def mine() -> None:
+                if stream:
+                    async for _ in ours.stream(prompt):
+                        pass
+                else:
+                    await ours.run(prompt)
+
+            async def theirs() -> None:
+                await bare.run(base_url, prompt, tools(), stream=stream)
+
+            a, b, ratio = await compare(mine, theirs, repeats)
+            row(name, f"{a / per:.2f}", f"bare {b / per:.2f}; ratio {ratio:.2f}", aim)
+            return a
+
+        await pair("50 rounds, blocking tool, ms per round", {"rounds": 50}, per=51, aim="ratio <= 1.5")
+        await pair(
+            "50 rounds, async tool, ms per round", {"rounds": 50, "tool": "apeek"}, per=51, aim="ratio <= 1.5"
+        )
+        await pair("32 blocking reads of 20 ms, ms", {"rounds": 1, "fan": 32, "tool": "slow"}, aim="<= 60 ms")
+        await pair("32 async reads of 20 ms, ms", {"rounds": 1, "fan": 32, "tool": "aslow"}, aim="<= 60 ms")
+        for size in (50_000, 100_000, 200_000):
+            script = {"rounds": 1, "tool": "swallow", "argument_bytes": size}
+            await pair(
+                f"{size // 1000} KB of streamed arguments, ms", script, aim="linear", repeats=3, stream=True
+            )
+        await pair(
+            "10,000 streamed text deltas, ms", {"rounds": 0, "text_deltas": 10_000}, repeats=3, stream=True
+        )
+        await pair("400 rounds, ms per round", {"rounds": 400, "tool": "apeek"}, per=401, repeats=3)
+        await flat(base_url, folder)
+
+
+async def compare(
+    mine: Callable[[], Awaitable[None]], theirs: Callable[[], Awaitable[None]], repeats: int
+) -> tuple[float, float, float]:
+    """Medians in ms of both, taken in turn, and the median of the pairwise ratios."""
+    await mine()
+    await theirs()
+    pairs: list[tuple[float, float]] = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        await mine()
+        middle = time.perf_counter()
+        await theirs()
+        pairs.append(((middle - begin) * 1000, (time.perf_counter() - middle) * 1000))
+    return (
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+        statistics.median(a / b for a, b in pairs),
+    )
+
+
+async def flat(base_url: str, folder: str) -> None:
+    """Our own share of a round (from the answer's arrival to the next request) early and late in 400."""
+    from ferrule.core.events import ModelAnswered
+
+    ours = agent(base_url, folder)
+    exchange_times: list[float] = []
+    session = ours.session()
+    marks: list[float] = []
+    session.driver.observer = None
+    original = session.driver._ask_model
+
+    async def timed(command: Any) -> Any:
+        if marks:
+            exchange_times.append(time.perf_counter() - marks[-1])
+        outcome = await original(command)
+        marks.append(time.perf_counter())
+        return outcome
+
+    session.driver._ask_model = timed
+    await session.run(json.dumps({"rounds": 400, "tool": "apeek"}))
+    session.close()
+    early = statistics.median(exchange_times[5:55]) * 1e6
+    late = statistics.median(exchange_times[-50:]) * 1e6
+    row(
+        "400 rounds: between answer and next question, us",
+        f"{early:.0f} -> {late:.0f}",
+        f"ratio {late / early:.2f}",
+        "flat",
+    )
+    del ModelAnswered
+
+
+def entered(base_url: str) -> None:
+    """Package functions entered and files touched by a run with one call, counted by a profile hook."""
+    script = """
+import asyncio, sys, ferrule
+from ferrule import Agent, Scripted, tool
+from ferrule.models.scripted import says, calls
+@tool(side_effect="none")
+async def peek(n: int) -> str:
+    "Look."
+    return str(n)
+agent = Agent(Scripted([calls(("peek", {"n": 1})), says("done")]), [peek], journal=":memory:")
+seen = set()
+def hook(frame, event, arg):
+    name = frame.f_code.co_filename
+    if event == "call" and "/ferrule/" in name and not frame.f_code.co_name.startswith("<"):
+        seen.add((name, frame.f_code.co_qualname))
+async def main():
+    session = agent.session()
+    sys.setprofile(hook)
+    await session.run("go")
+    sys.setprofile(None)
+asyncio.run(main())
+if "-v" in sys.argv:
+    for item in sorted(seen): print(item, file=sys.stderr)
+print(len(seen), len({f for f, _ in seen}))
+"""
+    out = subprocess.run([sys.executable, "-c", script, *sys.argv[1:]], capture_output=True, text=True)
+    if out.returncode:
+        raise SystemExit(out.stderr)
+    sys.stderr.write(out.stderr)
+    functions, files = out.stdout.split()
+    row("package functions entered by a one-call run; files", f"{functions}; {files}", "", "<= 60; 12")
+
+
+if __name__ == "__main__":
+    threading.current_thread().name = "bench"
+    main()

@@ -1,0 +1,241 @@
+"""Writes the pages of the documentation that are made from the code: `make docs`.
+
+`reference.md` comes from the docstrings of the public names, `settings.md` from the table of settings, the map in
+`AGENTS.md` from the first sentence of every module. A test compares them with what is checked in.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import ferrule
+from ferrule.store.settings_table import reference as settings_reference
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTE = "<!-- Made by docs/make_reference.py. Change the docstrings, then run `make docs`. -->"
+
+GROUPS = {
+    "Running": ("Agent", "Session", "RunResult", "Limits", "Identity"),
+    "Tools": ("tool", "define_tool", "Tool", "Catalog", "Context", "Reliability", "SideEffect", "Risk"),
+    "Calls and results": ("Call", "Result", "ErrorType"),
+    "Hooks": ("Hook", "Block", "Change"),
+    "What a run shows while it goes": ("TextDelta", "ReasoningDelta", "Progress"),
+    "The folder": ("Workspace",),
+    "Models": ("ModelOptions",),
+    "For tools that fail": ("ToolFailed", "RetryCall"),
+    "Errors for programs and people": (
+        "FerruleError",
+        "ConfigError",
+        "ToolDefinitionError",
+        "ProviderError",
+        "LimitReached",
+        "RunCancelled",
+        "SessionNotFound",
+        "JournalError",
+    ),
+}
+"""Order of the page. Public names that are missing here come last, under `More`."""
+
+
+def reference() -> str:
+    """The page about the public names, as Markdown."""
+    public = [name for name in ferrule.__all__ if name != "__version__"]
+    grouped = {name for names in GROUPS.values() for name in names}
+    rest = tuple(name for name in public if name not in grouped and inspect.getdoc(getattr(ferrule, name)))
+    marks = tuple(name for name in public if isinstance(getattr(ferrule, name), _touch()))
+    groups = {**GROUPS, "More": tuple(name for name in rest if name not in marks)}
+    parts = [NOTE, "# Reference", "Everything here is imported from `ferrule`."]
+    for title, names in groups.items():
+        if names:
+            parts.append(f"## {title}")
+            parts += [entry for name in names for entry in _entry(name, getattr(ferrule, name))]
+    parts.append("## Marks for parameters")
+    parts.append("\n".join(f"- `{name}`: {getattr(ferrule, name).kind}" for name in sorted(marks)))
+    return "\n\n".join(parts) + "\n"
+
+
+def settings() -> str:
+    """The page about settings, as Markdown."""
+    return f"{NOTE}\n\n# Settings\n\n{settings_reference().strip()}\n"
+
+
+def agents() -> str:
+    """`AGENTS.md` with the map of today."""
+    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    begin, end = re.search(r"<!-- map:.*-->\n", text), text.index("<!-- end of map -->")
+    assert begin is not None
+    return f"{text[: begin.end()]}\n{_map()}\n{text[end:]}"
+
+
+def _map() -> str:
+    package = ROOT / "src" / "ferrule"
+    folders: dict[str, list[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        folder = str(path.parent.relative_to(package.parent))
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        lines = folders.setdefault(folder, [])
+        lines.append(f"- `{path.name}`: {_sentence(text)}")
+    return "\n".join(f"### {folder}\n\n" + "\n".join(lines) + "\n" for folder, lines in folders.items())
+
+
+def _sentence(text: str) -> str:
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference.md": reference,
+    "docs/settings.md": settings,
+    "AGENTS.md": agents,
+}
+"""What is made, by its path in the repository."""
+
+
+def _touch() -> type:
+    from ferrule.tools.definition import Touch
+
+    return Touch
+
+
+def _entry(name: str, value: Any) -> Iterator[str]:
+    yield f"### `{name}`"
+    if isinstance(value, type) and issubclass(value, Enum):
+        yield _document(value)
+        yield "Values: " + ", ".join(f"`{member.value}`" for member in value)
+        return
+    yield f"```\n{_head(name, value)}\n```"
+    yield _document(value)
+    for method in _methods(value):
+        member: Any = inspect.getattr_static(value, method)
+        function: Any = member.fget if isinstance(member, property) else getattr(value, method)
+        shown = method if isinstance(member, property) else _head(method, function)
+        yield f"#### `{name}.{method}`"
+        yield f"```\n{shown}\n```"
+        yield _document(function)
+
+
+def _head(name: str, value: Any) -> str:
+    """`name(parameters) -> result`, broken into lines where it is long."""
+    if is_dataclass(value) and isinstance(value, type):
+        pairs = [
+            f"{item.name}: {_spelled(item.type)}" for item in fields(value) if not item.name.startswith("_")
+        ]
+        return _broken(name, pairs, "")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return name
+    kept = [p for key, p in signature.parameters.items() if key not in ("self", "cls")]
+    returns = (
+        ""
+        if signature.return_annotation is inspect.Signature.empty
+        else f" -> {_spelled(signature.return_annotation)}"
+    )
+    pairs = [_parameter(parameter) for parameter in kept]
+    return _broken(name, _starred(kept, pairs), "" if isinstance(value, type) else returns)
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    typed = "" if parameter.annotation is parameter.empty else f": {_spelled(parameter.annotation)}"
+    shown = repr(parameter.default)
+    default = (
+        "" if parameter.default is parameter.empty else f" = {shown if ' at 0x' not in shown else '...'}"
+    )
+    return f"{star}{parameter.name}{typed}{default}"
+
+
+def _starred(kept: list[inspect.Parameter], pairs: list[str]) -> list[str]:
+    for place, parameter in enumerate(kept):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return pairs
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            return [*pairs[:place], "*", *pairs[place:]]
+    return pairs
+
+
+def _broken(name: str, pairs: list[str], returns: str) -> str:
+    short = f"{name}({', '.join(pairs)}){returns}"
+    if len(short) <= 100:
+        return short
+    lines = "".join(f"    {pair},\n" for pair in pairs)
+    return f"{name}(\n{lines}){returns}"
+
+
+def _spelled(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _methods(value: Any) -> list[str]:
+    if not isinstance(value, type):
+        return []
+    own = vars(value)
+    named = [
+        name
+        for name in own
+        if not name.startswith("_") and (callable(getattr(value, name)) or isinstance(own[name], property))
+    ]
+    return [
+        name
+        for name in named
+        if inspect.getdoc(own[name].fget if isinstance(own[name], property) else own[name])
+    ]
+
+
+def _document(value: Any) -> str:
+    text = inspect.cleandoc(getattr(value, "__doc__", None) or "")
+    if is_dataclass(value) and text.startswith(f"{getattr(value, '__name__', '')}("):
+        return ""
+    return text + _attributes(value)
+
+
+def _attributes(value: Any) -> str:
+    """Texts written under attributes, as in `self.status = status` followed by a string."""
+    if not isinstance(value, type) or not issubclass(value, BaseException):
+        return ""
+    try:
+        tree = ast.parse(inspect.getsource(value))
+    except (OSError, SyntaxError):
+        return ""
+    found: list[str] = []
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for line, text in zip(function.body, function.body[1:], strict=False):
+                target = line.targets[0] if isinstance(line, ast.Assign) else None
+                said = text.value if isinstance(text, ast.Expr) else None
+                if (
+                    isinstance(target, ast.Attribute)
+                    and isinstance(said, ast.Constant)
+                    and isinstance(said.value, str)
+                ):
+                    found.append(f"- `{target.attr}`: {inspect.cleandoc(said.value)}")
+    return "\n\n" + "\n".join(found) if found else ""
+
+
+def main() -> int:
+    """Write the pages; with `--check` only say which are stale (exit status 1)."""
+    stale = [name for name, make in PAGES.items() if not _same(ROOT / name, make())]
+    if "--check" in sys.argv[1:]:
+        for name in stale:
+            print(f"{name} is stale: run `make docs`", file=sys.stderr)
+        return bool(stale)
+    for name in stale:
+        (ROOT / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"wrote {name}")
+    return 0
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,57 @@
+"""What the machine wants done. The driver carries commands out and answers each with events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .calls import Call
+from .events import CallEvaluated, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Send the history to the model. With `tools` False it must answer in words.
+
+    Answered by `ModelAnswered`, `ModelFailed` or `Cancelled`.
+    """
+
+    round: int
+    tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Take a call through steps 1 to 5 of the pipeline. Answered by `CallEvaluated`."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """One question to a person. Answered by `PersonAnswered`."""
+
+    call: Call
+    evaluation: CallEvaluated
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Carry an allowed call out. Announced by `CallStarted`, answered by `ToolAnswered`,
+    or by another `CallEvaluated` if a hook changed the arguments into something that must be asked."""
+
+    call: Call
+    evaluation: CallEvaluated
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`."""
+
+    stop: str
+    text: str = ""
+    code: str = ""
+    detail: str = ""
+    usage: Usage = Usage()
+
+
+Command = AskModel | Evaluate | AskPerson | RunTool | Finish

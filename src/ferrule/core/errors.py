@@ -1,0 +1,153 @@
+"""Three families of exceptions. Which family says who must act on it.
+
+    Signal        for the model    raised by a tool or a guard; the dispatcher turns it into a result
+    Control       for the loop     steers the engine; derives from BaseException so that no
+                                   `except Exception` in a tool can swallow it
+    FerruleError  for the caller   a person or a program has to change something
+
+A Signal is never seen by the caller of `Agent.run`; a FerruleError is never shown to the model.
+Exceptions carry data and do not log.
+"""
+
+from __future__ import annotations
+
+from .calls import ErrorType
+
+
+class Signal(Exception):
+    """Something the model should hear about. Becomes exactly one result."""
+
+
+class ToolFailed(Signal):
+    """A call did not work. `message` says what was tried, what was found and what to change.
+
+    Unlike `RetryCall`, the arguments may have been fine: the world said no.
+    """
+
+    def __init__(self, error_type: ErrorType, message: str, *, transient: bool = False) -> None:
+        super().__init__(error_type, message)
+        self.error_type = error_type
+        self.message = message
+        self.transient = transient
+        """True if the same call could work a moment later (the retry classes of `tools.reliability`)."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RetryCall(ToolFailed):
+    """The arguments were understood but should be changed as `message` says."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorType.VALIDATION_FAILED, message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call us with the two arguments of the base: copies and pickles would fail.
+        return (type(self), (self.message,), self.__dict__)
+
+
+class Control(BaseException):
+    """Steers the engine. Not an error, and not for tools to catch."""
+
+
+class FerruleError(Exception):
+    """Something a person or a program has to change.
+
+    `code` is stable and for programs, `detail` is for people, `hint` is one next step,
+    `retryable` is None where we cannot tell. `exit_code` is what the command line returns
+    (1 failed, 2 usage, 4 denied, 5 limit, 6 provider unavailable, 7 needs input).
+    """
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, detail: str, *, code: str = "", hint: str = "", retryable: bool | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or type(self).code
+        self.hint = hint
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return f"{self.detail}\nhint: {self.hint}" if self.hint else self.detail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default reduce: copies would lose code and hint.
+        return (_rebuild, (type(self), self.detail, self.__dict__))
+
+
+def _rebuild(kind: type[FerruleError], detail: str, state: dict[str, object]) -> FerruleError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, detail)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigError(FerruleError):
+    """A setting, rule, tool definition or file that a person wrote cannot be used as it stands."""
+
+    code = "config"
+    exit_code = 2
+
+
+class ToolDefinitionError(ConfigError):
+    """A tool cannot be registered: named, with the parameter or key that is at fault."""
+
+    code = "tool_definition"
+
+
+class ProviderError(FerruleError):
+    """A model could not be reached, refused the request, or answered with something unusable."""
+
+    code = "provider"
+    exit_code = 6
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str = "",
+        hint: str = "",
+        retryable: bool | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(detail, code=code, hint=hint, retryable=retryable)
+        self.status = status
+        """HTTP status, where there was one."""
+        self.retry_after = retry_after
+        """Seconds the server asked us to wait."""
+
+
+class JournalError(FerruleError):
+    """The journal cannot be written or does not verify. Names the session and the event."""
+
+    code = "journal"
+
+
+class SessionNotFound(FerruleError):
+    """No session has this id, or this identity may not see it: the two are not told apart."""
+
+    code = "session_not_found"
+    exit_code = 2
+
+
+class LimitReached(FerruleError):
+    """A run hit a limit. The session is intact and can be resumed with a higher one."""
+
+    code = "limit"
+    exit_code = 5
+
+    def __init__(self, limit: str, value: float, *, session: str = "", hint: str = "") -> None:
+        super().__init__(f"limit reached: {limit} = {value:g}", code=f"limit_{limit}", hint=hint)
+        self.limit = limit
+        """Which one: `max_rounds`, `max_seconds`, `max_tokens`."""
+        self.value = value
+        self.session = session
+
+
+class RunCancelled(FerruleError):
+    """The run was stopped by a person or by its caller."""
+
+    code = "cancelled"
+    exit_code = 130

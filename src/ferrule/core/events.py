@@ -1,0 +1,339 @@
+"""What can happen in a run. Events are the only input of the machine and the only content of the journal.
+
+Every event has a `kind` (its name in the journal) and is a flat value of JSON-able fields, calls
+and results. Readers are tolerant: an unknown kind is kept as `Unknown`, an unknown field is
+dropped, a missing field takes its default. Writers are strict. `FORMAT` counts incompatible changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, cast, get_args
+
+from .calls import Call, ErrorType, Result
+from .errors import ConfigError
+from .limits import Limits
+
+FORMAT = 1
+"""Version of the event format. Files of every earlier version load forever (tests/corpus)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input + other.input, self.output + other.output, self.cached + other.cached)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a call touches, as workspace path prefixes; `""` is everything.
+
+    Two calls conflict if one writes a prefix that the other reads or writes (in either direction
+    of containment). Calls that do not conflict may run together.
+    """
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    def conflicts(self, other: Access) -> bool:
+        return (
+            _meet(self.writes, other.writes)
+            or _meet(self.writes, other.reads)
+            or _meet(self.reads, other.writes)
+        )
+
+
+def _meet(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return any(_overlap(a, b) for a in some for b in others)
+
+
+def _overlap(a: str, b: str) -> bool:
+    return not a or not b or a == b or a.startswith(b + "/") or b.startswith(a + "/")
+
+
+EVERYTHING = Access(reads=(), writes=("",))
+"""Alone in its round: for tools that said nothing, for commands, for the outside world."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """First event of a session: what it was opened with. `system` is the system text, kept for its life."""
+
+    kind: ClassVar[str] = "session.opened"
+    model: str = ""
+    workspace: str = ""
+    mode: str = "default"
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    results: str = "value"
+    parent: str = ""
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same state
+    whatever the settings say by then."""
+
+    kind: ClassVar[str] = "run.started"
+    text: str
+    model: str = ""
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAdded:
+    """Text a person put into the history without asking for an answer (`/read`, `/run` in a chat)."""
+
+    kind: ClassVar[str] = "context.added"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCall:
+    """A person (or a program) runs a tool without a model: slash commands, `ferrule tools call`, a nested call."""
+
+    kind: ClassVar[str] = "call.direct"
+    call: Call
+    by: str = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswered:
+    """One whole answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
+
+    `way` says how calls were made (native, constrained, text, commands); `raw` is the provider's own
+    JSON where it must be replayed byte for byte.
+    """
+
+    kind: ClassVar[str] = "model.answered"
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    usage: Usage = Usage()
+    stop: str = "end"
+    way: str = "native"
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """The model gave no usable answer. `code` is the ProviderError's; `detail` is for people."""
+
+    kind: ClassVar[str] = "model.failed"
+    code: str
+    detail: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvaluated:
+    """The gate has spoken: `verdict` is `allow`, `ask` or `refuse` (then `result` is the answer).
+
+    `reason` and `rule` say why and which rule; `digest` binds an approval to these very arguments.
+    `effect` is the tool's side effect, `polls` exempts it from the repeat breaker.
+    """
+
+    kind: ClassVar[str] = "call.evaluated"
+    call_id: str
+    verdict: str
+    reason: str = ""
+    rule: str = ""
+    digest: str = ""
+    effect: str = "write"
+    risk: str = "medium"
+    access: Access = EVERYTHING
+    polls: bool = False
+    result: Result | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonAnswered:
+    """`choice` is `once`, `session`, `remember` or `deny`; `grant` the rule that was granted.
+
+    `by` says who: a user name, `no-terminal` (nobody could be asked), `--yes-to`.
+    """
+
+    kind: ClassVar[str] = "person.answered"
+    call_id: str
+    choice: str
+    digest: str = ""
+    grant: str = ""
+    by: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """Announces an effect before it starts. Without a later `call.answered` its outcome is unknown."""
+
+    kind: ClassVar[str] = "call.started"
+    call_id: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """The one result of a call."""
+
+    kind: ClassVar[str] = "call.answered"
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Something a person should know and the machine does not act on: a fallback, a truncation, a retry."""
+
+    kind: ClassVar[str] = "notice"
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Stop. With a `call_id`, only that call; else the run."""
+
+    kind: ClassVar[str] = "cancelled"
+    reason: str = ""
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitHit:
+    """A bound outside the machine's own counting (seconds, tokens) was reached."""
+
+    kind: ClassVar[str] = "limit.hit"
+    limit: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The process that drove this run is gone and another took over: open calls must be settled."""
+
+    kind: ClassVar[str] = "run.recovered"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's."""
+
+    kind: ClassVar[str] = "run.finished"
+    stop: str
+    text: str = ""
+    code: str = ""
+    detail: str = ""
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An event of a kind this version does not know: kept, counted, written back unchanged."""
+
+    kind: ClassVar[str] = "unknown"
+    name: str
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+Event = (
+    SessionOpened
+    | RunStarted
+    | ContextAdded
+    | DirectCall
+    | ModelAnswered
+    | ModelFailed
+    | CallEvaluated
+    | PersonAnswered
+    | CallStarted
+    | ToolAnswered
+    | Noticed
+    | Cancelled
+    | LimitHit
+    | Recovered
+    | RunFinished
+    | Unknown
+)
+
+_BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
+_NAMES: dict[type, tuple[str, ...]] = {
+    cls: tuple(f.name for f in fields(cls))
+    for cls in (*_BY_KIND.values(), Call, Result, Usage, Access, Limits)
+}
+_NESTED: dict[str, Any] = {"call": Call, "usage": Usage, "access": Access, "result": Result, "limits": Limits}
+
+
+def encode(event: Event) -> tuple[str, dict[str, Any]]:
+    """`(kind, body)` where body is JSON-able."""
+    if isinstance(event, Unknown):
+        return event.name, event.body
+    return event.kind, _plain(event)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for name in _NAMES[type(value)]:
+        item = getattr(value, name)
+        if type(item) in _NAMES:
+            item = _plain(item)
+        elif name == "calls":
+            item = [_plain(call) for call in item]
+        body[name] = item
+    return body
+
+
+def decode(kind: str, body: dict[str, Any]) -> Event:
+    """The event of a journal row. Tolerant: see the head of this file."""
+    cls = _BY_KIND.get(kind)
+    if cls is None:
+        return Unknown(kind, body)
+    try:
+        return _build(cls, body)
+    except (TypeError, ValueError, KeyError, ConfigError):
+        # A known kind whose required fields are gone was written by a version we do not understand.
+        return Unknown(kind, body)
+
+
+def _build(cls: Any, body: dict[str, Any]) -> Any:
+    values: dict[str, Any] = {}
+    for name in _NAMES[cls]:
+        if name not in body:
+            continue
+        item = body[name]
+        if name == "calls":
+            item = tuple(_build(Call, call) for call in item)
+        elif name in _NESTED and not (item is None and cls is CallEvaluated):
+            if type(item) is not dict:
+                raise TypeError(f"{name} is not an object")
+            item = _build(_NESTED[name], cast("dict[str, Any]", item))
+        elif name == "error_type":
+            item = ErrorType(item)
+        elif isinstance(item, list) and name != "data":
+            item = tuple(item)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        values[name] = item
+    return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event in its journal: `seq` counts from 1 within the session, `time` is ms since 1970.
+
+    `hash` is the SHA-256 over the hash before it and this row (`store.chain` gives the exact bytes).
+    `body` is the event's JSON as stored (empty if the record comes from no journal).
+    """
+
+    session: str
+    seq: int
+    time: int
+    run: str
+    event: Event
+    hash: str
+    tenant: str = ""
+    user: str = ""
+    body: str = ""

@@ -1,0 +1,37 @@
+"""Bounds of a run. Defaults hold even where settings omit them; settings can only tighten the hard ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import ConfigError
+
+OUTPUT_CAP = 65_536
+"""Bytes of tool text per result at the most (DESIGN: bounded)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`max_rounds` counts model answers per message, `max_calls_per_round` the calls in one of them.
+
+    `max_output_bytes` can tighten `OUTPUT_CAP`, never raise it. `max_seconds` and `max_tokens`
+    (input plus output, as the provider counts) are None for no bound. `on_limit` is `"error"` or
+    `"answer"`: ask once more without tools before the typed error.
+    """
+
+    max_rounds: int = 10
+    max_calls_per_round: int = 15
+    max_output_bytes: int = OUTPUT_CAP
+    max_seconds: float | None = None
+    max_tokens: int | None = None
+    on_limit: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.max_rounds < 1 or self.max_calls_per_round < 1:
+            raise ConfigError("max_rounds and max_calls_per_round must be at least 1")
+        if not 256 <= self.max_output_bytes <= OUTPUT_CAP:
+            raise ConfigError(
+                f"max_output_bytes = {self.max_output_bytes}: must lie between 256 and {OUTPUT_CAP}"
+            )
+        if self.on_limit not in ("error", "answer"):
+            raise ConfigError(f"on_limit = {self.on_limit!r}: use `error` or `answer`")

@@ -1,0 +1,304 @@
+"""The machine: decides what happens next in a session. No I/O, no clock, no sleep, no randomness.
+
+    feed(event) -> commands
+
+Rules of this file, each a promise with a test:
+
+* Every call gets exactly one result. The first one counts; whatever arrives later is ignored.
+* A call goes idle -> evaluating policy -> (awaiting permission) -> executing -> completed, never back,
+  except that a hook's change of arguments may send it from executing to awaiting permission.
+* All calls of a round are evaluated before any runs. Calls that do not conflict run together;
+  conflicting ones keep the model's order. One question to a person at a time.
+* `history` is valid for every wire whenever a command is outstanding or the run is over: each
+  assistant message with calls is followed by exactly its results, in the model's order, and a run that
+  stopped early ends with an assistant message that says so.
+* Feeding the same events again gives the same state. So a journal is a session, and a crash costs at
+  most the call that was running: `Recovered` settles it.
+* Any event in any order is survivable: one that does not fit the state changes nothing.
+
+What this file cannot see: whether the driver tells the truth. It trusts that `CallStarted` was
+journaled before the effect and `ToolAnswered` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from . import events
+from .calls import Call, ErrorType, Result
+from .calls_in_flight import CallState, Slot, start, with_new_ids
+from .commands import AskModel, Command, Evaluate, Finish, RunTool
+from .limits import Limits
+from .messages import AssistantMessage, Message, ToolMessage, UserMessage
+from .repeats import Repeats
+
+
+class Phase(StrEnum):
+    """Where the run is."""
+
+    IDLE = "idle"
+    ASKING = "asking"
+    WORKING = "working"
+    FINISHED = "finished"
+
+
+class Machine:
+    """One session. Built empty, or from a journal with `rebuild`."""
+
+    def __init__(self) -> None:
+        self.limits = Limits()
+        self.phase = Phase.IDLE
+        self.round = 0
+        self.usage = events.Usage()
+        self.history: list[Message] = []
+        self._envelope = False
+        self._slots: dict[str, Slot] = {}
+        self._batch: list[Slot] = []
+        self._direct: list[Slot] = []
+        self._ids: set[str] = set()
+        self._repeats = Repeats()
+        self._last_answer = False
+        self._handlers: dict[type, Callable[[Any], list[Command]]] = {
+            events.SessionOpened: self._on_opened,
+            events.RunStarted: self._on_run_started,
+            events.ContextAdded: self._on_context_added,
+            events.DirectCall: self._on_direct_call,
+            events.ModelAnswered: self._on_model_answered,
+            events.ModelFailed: self._on_model_failed,
+            events.CallEvaluated: self._on_evaluated,
+            events.PersonAnswered: self._on_person,
+            events.CallStarted: self._on_started,
+            events.ToolAnswered: self._on_answered,
+            events.Cancelled: self._on_cancelled,
+            events.LimitHit: self._on_limit,
+            events.RunFinished: self._on_finished,
+            events.Recovered: self._on_recovered,
+        }
+
+    def feed(self, event: events.Event) -> list[Command]:
+        """Take one event in; say what to do next."""
+        handler = self._handlers.get(type(event))
+        return handler(event) if handler else []
+
+    def rebuild(self, journal: list[events.Event]) -> None:
+        """Become what a journal says. Commands are dropped: feed `Recovered` to get the open ones."""
+        for event in journal:
+            self.feed(event)
+
+    @property
+    def active(self) -> bool:
+        """True while a run is under way."""
+        return self.phase is Phase.ASKING or self.phase is Phase.WORKING
+
+    def slot(self, call_id: str) -> Slot | None:
+        """Where a call is, or None if no such call was made in this run."""
+        return self._slots.get(call_id)
+
+    def results(self) -> list[Result]:
+        """The answers of the model's calls in this run so far, in the order of the calls."""
+        return [s.result for s in self._slots.values() if s.result is not None and not s.direct]
+
+    def open_calls(self) -> list[Slot]:
+        """Calls of this run that have no result yet, in order."""
+        return [slot for slot in self._slots.values() if slot.result is None]
+
+    # ---- what opens work
+
+    def _on_opened(self, event: events.SessionOpened) -> list[Command]:
+        self._envelope = event.results == "envelope"
+        return []
+
+    def _on_run_started(self, event: events.RunStarted) -> list[Command]:
+        if self.active:
+            self._stop(ErrorType.CANCELLED, "a new message arrived", "cancelled")
+        self.limits = event.limits
+        self.history.append(UserMessage(event.text))
+        self._slots = {slot.call.id: slot for slot in self.open_calls()}
+        self._repeats = Repeats()
+        self._last_answer = False
+        self.round, self.usage = 0, events.Usage()
+        return self._ask()
+
+    def _on_context_added(self, event: events.ContextAdded) -> list[Command]:
+        if not self.active:
+            self.history.append(UserMessage(event.text))
+        return []
+
+    def _on_direct_call(self, event: events.DirectCall) -> list[Command]:
+        if not event.call.id or event.call.id in self._ids:
+            return []
+        self._ids.add(event.call.id)
+        slot = self._slots[event.call.id] = Slot(event.call, direct=True, state=CallState.EVALUATING)
+        self._direct.append(slot)
+        return [Evaluate(event.call)]
+
+    def _ask(self) -> list[Command]:
+        self.phase = Phase.ASKING
+        self.round += 1
+        return [AskModel(self.round, tools=not self._last_answer)]
+
+    # ---- the model
+
+    def _on_model_answered(self, event: events.ModelAnswered) -> list[Command]:
+        if self.phase is not Phase.ASKING:
+            return []
+        self.usage += event.usage
+        calls = () if self._last_answer else with_new_ids(event.calls, self._ids, self.round)
+        raw = event.raw if calls == event.calls else None
+        text = event.text if event.text or calls else "(no answer)"
+        self.history.append(AssistantMessage(text, calls, event.reasoning, raw))
+        if not calls:
+            return [self._finish_with(event)]
+        self.phase = Phase.WORKING
+        self._batch = [self._admit(index, call) for index, call in enumerate(calls)]
+        commands: list[Command] = [Evaluate(s.call) for s in self._batch if s.result is None]
+        return commands or self._advance()
+
+    def _admit(self, index: int, call: Call) -> Slot:
+        slot = self._slots[call.id] = Slot(call, state=CallState.EVALUATING)
+        if index >= self.limits.max_calls_per_round:
+            limit = self.limits.max_calls_per_round
+            message = f"not run: at most {limit} calls per answer; ask again for what is still needed"
+            slot.complete(Result.error(call, ErrorType.LIMIT, message))
+        elif refusal := self._repeats.refusal(call):
+            slot.complete(refusal)
+        return slot
+
+    def _finish_with(self, answer: events.ModelAnswered) -> Command:
+        self.phase = Phase.FINISHED
+        if answer.stop == "filter":
+            return Finish(
+                "failed", answer.text, "content_filter", "the provider withheld the answer", self.usage
+            )
+        if self._last_answer:
+            return Finish(
+                "limit", answer.text, "limit_max_rounds", f"{self.limits.max_rounds} rounds", self.usage
+            )
+        cut = "cut at the model's output limit" if answer.stop == "length" else ""
+        return Finish("done", answer.text, "length" if cut else "", cut, self.usage)
+
+    def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
+        if self.phase is not Phase.ASKING:
+            return []
+        return self._stop(ErrorType.CANCELLED, event.detail, "failed", event.code)
+
+    # ---- the calls
+
+    def _on_evaluated(self, event: events.CallEvaluated) -> list[Command]:
+        slot = self._slots.get(event.call_id)
+        if slot is None or slot.result is not None or slot.state is CallState.AWAITING:
+            return []
+        slot.evaluation = event
+        if event.verdict == "refuse":
+            denied = Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
+            slot.complete(event.result or denied)
+        elif slot.state is CallState.EXECUTING:
+            # A hook changed the arguments after approval: what was approved is not what would run.
+            slot.state = CallState.EVALUATING
+        return self._advance()
+
+    def _on_person(self, event: events.PersonAnswered) -> list[Command]:
+        slot = self._slots.get(event.call_id)
+        if slot is None or slot.state is not CallState.AWAITING or slot.evaluation is None:
+            return []
+        if event.choice == "deny" or event.digest != slot.evaluation.digest:
+            why = event.note or (
+                "denied by a person" if event.choice == "deny" else "approved for other arguments"
+            )
+            slot.complete(Result.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {why}"))
+            return self._advance()
+        slot.state, slot.approved = CallState.EXECUTING, True
+        return [RunTool(slot.call, slot.evaluation), *self._advance()]
+
+    def _on_started(self, event: events.CallStarted) -> list[Command]:
+        if slot := self._slots.get(event.call_id):
+            slot.started = slot.result is None
+        return []
+
+    def _on_answered(self, event: events.ToolAnswered) -> list[Command]:
+        slot = self._slots.get(event.result.call_id)
+        if slot is None or slot.result is not None:
+            return []
+        polls = slot.evaluation is not None and slot.evaluation.polls
+        observe = not (polls or slot.direct)
+        slot.complete(self._repeats.observe(slot.call, event.result) if observe else event.result)
+        return self._advance()
+
+    def _advance(self) -> list[Command]:
+        """Start whatever may start now; when a round is answered, go on."""
+        self._direct = [slot for slot in self._direct if slot.result is None]
+        waiting = [slot for slot in self._batch if slot.result is None]
+        ready = self.phase is Phase.WORKING and not any(slot.evaluation is None for slot in waiting)
+        slots = [*self._direct, *waiting] if ready else self._direct
+        commands = start(slots, asking=any(s.state is CallState.AWAITING for s in (*self._direct, *waiting)))
+        if self.phase is Phase.WORKING and not waiting:
+            self._close_round()
+            commands += self._next_round()
+        return commands
+
+    def _next_round(self) -> list[Command]:
+        if self.round < self.limits.max_rounds:
+            return self._ask()
+        if self.limits.on_limit == "answer":
+            self._last_answer = True
+            return self._ask()
+        return self._stop(ErrorType.LIMIT, f"{self.limits.max_rounds} rounds", "limit", "limit_max_rounds")
+
+    def _close_round(self) -> None:
+        for slot in self._batch:
+            result = slot.result
+            assert result is not None
+            text = result.text(envelope=self._envelope)
+            self.history.append(ToolMessage(slot.call.id, slot.call.tool, text, result.success))
+        self._batch = []
+
+    # ---- what ends or restarts work
+
+    def _on_cancelled(self, event: events.Cancelled) -> list[Command]:
+        if event.call_id:
+            slot = self._slots.get(event.call_id)
+            if slot is None or slot.result is not None:
+                return []
+            slot.abandon(ErrorType.CANCELLED, event.reason or "cancelled")
+            return self._advance()
+        if not self.active:
+            return []
+        return self._stop(ErrorType.CANCELLED, event.reason or "cancelled", "cancelled")
+
+    def _on_limit(self, event: events.LimitHit) -> list[Command]:
+        if not self.active:
+            return []
+        return self._stop(
+            ErrorType.LIMIT, f"{event.limit} = {event.value:g}", "limit", f"limit_{event.limit}"
+        )
+
+    def _stop(self, error: ErrorType, reason: str, stop: str, code: str = "") -> list[Command]:
+        for slot in self.open_calls():
+            slot.abandon(error, reason)
+        self._close_round()
+        self.history.append(AssistantMessage(f"[no answer: the run was stopped: {reason}]"))
+        self.phase = Phase.FINISHED
+        return [Finish(stop, "", code or stop, reason, self.usage)]
+
+    def _on_finished(self, event: events.RunFinished) -> list[Command]:
+        if self.active:
+            self._stop(ErrorType.CANCELLED, event.detail or event.stop, event.stop)
+        return []
+
+    def _on_recovered(self, event: events.Recovered) -> list[Command]:
+        """Settle what a dead process left open; safe work starts again, unknown outcomes are said."""
+        commands: list[Command] = []
+        for slot in self.open_calls():
+            effect = slot.evaluation.effect if slot.evaluation else "none"
+            if slot.started and effect not in ("none", "read"):
+                slot.abandon(ErrorType.INTERNAL_ERROR, event.reason or "the process ended")
+            elif slot.approved and slot.evaluation:
+                commands.append(RunTool(slot.call, slot.evaluation))
+            else:
+                slot.state, slot.evaluation, slot.started = CallState.EVALUATING, None, False
+                commands.append(Evaluate(slot.call))
+        if self.phase is Phase.ASKING:
+            return [*commands, AskModel(self.round, tools=not self._last_answer)]
+        return commands or self._advance()

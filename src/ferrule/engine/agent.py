@@ -1,0 +1,263 @@
+"""`Agent`: a model, tools and what they may do. The public door of the library."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ferrule.core.errors import ConfigError, JournalError
+from ferrule.core.events import SessionOpened
+from ferrule.core.identity import Identity
+from ferrule.core.limits import Limits
+from ferrule.core.machine import Machine
+from ferrule.guard.approval import Approver, NobodyToAsk
+from ferrule.guard.gate import Gate, select_mode
+from ferrule.guard.rules import RuleSet
+from ferrule.guard.workspace import Workspace
+from ferrule.models.registry import resolve
+from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
+from ferrule.store.journal import Journal, SqliteJournal
+from ferrule.store.paths import journal as journal_file
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import Tool
+
+from .clock import Clock, SystemClock
+from .dispatcher import Dispatcher
+from .driver import Driver
+from .hooks import Hook
+from .live import Live
+from .prompt import system_text
+from .session import RunResult, Session
+
+
+class Agent:
+    """What stays the same over many sessions. Cheap to make, no I/O until the first run.
+
+    `model` is `provider:model` or a `Wire`. `tools` are `Tool`s or plain functions. `workspace` is the
+    folder that file tools work in. `allow`, `ask` and `deny` are permission rules (`"Edit(docs/**)"`,
+    `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
+    *ask* is a *no*. `journal` is a Journal or a file; by default the person's own, in their state folder.
+    `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`); `results="envelope"`
+    shows the model the whole result object always. `connect` turns a model's name into a wire, when it is first needed.
+
+        agent = Agent("ollama:llama3.2", tools=[get_weather])
+        print(agent.run_sync("Is it raining in Ghent?").text)
+    """
+
+    def __init__(
+        self,
+        model: str | Wire,
+        tools: Iterable[Tool | Callable[..., Any]] | Catalog = (),
+        *,
+        instructions: str = "",
+        workspace: str | Path | Workspace | None = None,
+        limits: Limits | None = None,
+        allow: Sequence[str] = (),
+        ask: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        mode: str = "default",
+        gate: Gate | None = None,
+        approver: Approver | None = None,
+        journal: Journal | str | Path | None = None,
+        hooks: Sequence[Hook] = (),
+        scopes: Iterable[str] = (),
+        way: str = "auto",
+        results: str = "value",
+        options: ModelOptions | None = None,
+        tenant: str = "local",
+        user: str = "",
+        resources: Iterable[object] = (),
+        clock: Clock | None = None,
+        interruptible: bool = False,
+        connect: Callable[[str], Wire] = resolve,
+    ) -> None:
+        self._model = model
+        self._connect = connect
+        self.catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+        self.limits = limits or Limits()
+        self.instructions = instructions
+        self.workspace = (
+            workspace if isinstance(workspace, Workspace) or workspace is None else Workspace(workspace)
+        )
+        root = self.workspace.root if self.workspace else None
+        rules = RuleSet.of(allow=allow, ask=ask, deny=deny, root=str(root or ""))
+        self.gate = gate or Gate(rules, mode=select_mode(mode, "flags"), root=root)
+        self.approver = approver or NobodyToAsk()
+        self._journal_at = journal
+        self._hooks = tuple(hooks)
+        self._scopes = frozenset(scopes)
+        self._way = way
+        if results not in ("value", "envelope"):
+            raise ConfigError(f"results = {results!r}", hint="use `value` or `envelope`")
+        self._results = results
+        self._options = options or ModelOptions()
+        self._tenant = tenant
+        self._user = user or _person()
+        self._clock = clock or SystemClock()
+        self._interruptible = interruptible
+        self._resources: dict[type, object] = {type(item): item for item in resources}
+        if self.workspace is not None:
+            self._resources[Workspace] = self.workspace
+
+    @property
+    def model(self) -> str:
+        """The model's full name, `provider:model`."""
+        return self._model if isinstance(self._model, str) else self._model.model
+
+    @property
+    def wire(self) -> Wire:
+        """The model's wire, made when it is first needed. Raises ConfigError for a name that leads nowhere."""
+        if isinstance(self._model, str):
+            self._model = self._connect(self._model)
+        return self._model
+
+    def change_model(self, model: str | Wire) -> None:
+        """Let sessions ask another model from their next question on (`Driver.reopen`)."""
+        self._model = model
+
+    async def close(self) -> None:
+        """Give the model's connections (or its local server) back."""
+        if not isinstance(self._model, str):
+            await self._model.close()
+
+    @property
+    def journal(self) -> Journal:
+        """Where this agent's events go. A file is opened with the first event."""
+        where = self._journal_at
+        if where is None or isinstance(where, (str, Path)):
+            where = self._journal_at = SqliteJournal(where or journal_file())
+        return where
+
+    def session(self) -> Session:
+        """A new session with an empty history."""
+        system = system_text(self.instructions, tools=len(self.catalog) > 0)
+        session = self._make(uuid4().hex, system)
+        opened = SessionOpened(
+            model=self.model,
+            workspace=str(self.workspace.root) if self.workspace else "",
+            mode=str(self.gate.mode),
+            system=system,
+            tools=tuple(tool.full_name for tool in self.catalog),
+            results=self._results,
+        )
+        session.driver.open(opened)
+        return session
+
+    def resume(self, session_id: str) -> Session:
+        """A session from the journal, by its id or the beginning of it; `Session.resume` finishes what was left open.
+
+        or another process is driving it.
+        """
+        found = self.journal.find(session_id, tenant=self._tenant, user=self._user)
+        records = list(self.journal.records(found.session))
+        opened = records[0].event
+        if not isinstance(opened, SessionOpened):
+            raise JournalError(
+                f"session {found.session} does not begin with its opening", code="journal_corrupt"
+            )
+        session = self._make(found.session, opened.system)
+        session.driver.recall([record.event for record in records])
+        session.driver.open(None)
+        return session
+
+    async def run(self, text: str) -> RunResult:
+        """One message in a session of its own, worked to its end. See `Session.run` for what it raises."""
+        session = self.session()
+        try:
+            return await session.run(text)
+        finally:
+            session.close()
+
+    def run_sync(self, text: str) -> RunResult:
+        """`run` for programs without an event loop; inside one, it uses a thread of its own."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_and_close(text))
+        return _in_thread(lambda: asyncio.run(self._run_and_close(text)))
+
+    async def _run_and_close(self, text: str) -> RunResult:
+        try:
+            return await self.run(text)
+        finally:
+            # Connections belong to the event loop that ends here.
+            await self.close()
+
+    async def stream(self, text: str) -> AsyncIterator[Live]:
+        """`run`, event by event."""
+        session = self.session()
+        try:
+            async for item in session.stream(text):
+                yield item
+        finally:
+            session.close()
+
+    def _make(self, session_id: str, system: str) -> Session:
+        identity = Identity(self._tenant, self._user, session_id, "none")
+        driver = Driver(
+            Machine(),
+            Dispatcher(
+                self.catalog,
+                self.gate.for_session(),
+                hooks=self._hooks,
+                scopes=self._scopes,
+                cap=self.limits.max_output_bytes,
+                clock=self._clock,
+            ),
+            self.journal,
+            identity,
+            exchange=lambda: self._exchange(system, driver),
+            approver=self.approver,
+            clock=self._clock,
+            resources=self._resources,
+            interruptible=self._interruptible,
+        )
+        return Session(session_id, driver, self.model, self.limits)
+
+    async def _exchange(self, system: str, driver: Driver) -> Exchange:
+        from ferrule.models.ways.ladder import open_exchange
+
+        exchange, _ = await open_exchange(
+            self.wire, self._way, system, self.specs(), self._options, driver.log.notice
+        )
+        return exchange
+
+    def specs(self) -> list[ToolSpec]:
+        """The tools as the model gets them: sorted, hidden ones left out, each schema encoded once."""
+        names = self.catalog.wire_table()
+        return [
+            ToolSpec(
+                tool.full_name, names[tool.full_name], tool.description, tool.schema_json(), tool.examples
+            )
+            for tool in self.catalog
+            if not self.gate.hidden(tool.full_name) and tool.scopes <= self._scopes
+        ]
+
+
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _in_thread(work: Callable[[], RunResult]) -> RunResult:
+    outcome: list[RunResult | BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
+            outcome.append(error)
+
+    thread = threading.Thread(target=target, name="ferrule-run-sync")
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]

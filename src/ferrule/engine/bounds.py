@@ -1,0 +1,70 @@
+"""What a handler returned becomes a result of bounded size."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, cast
+
+from ferrule.core.calls import compact
+
+
+def jsonable(value: Any) -> Any:
+    """Text as it is, JSON values as they are; dataclasses, models, sets, paths and the like become JSON.
+
+    Raises TypeError for what has no honest JSON form (bytes, open files, arbitrary objects).
+    """
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value)
+        return {str(key): jsonable(item) for key, item in items.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [jsonable(item) for item in cast("list[Any]", value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    other: Any = value
+    if isinstance(other, Enum):
+        return jsonable(other.value)
+    if hasattr(other, "model_dump"):
+        return other.model_dump(mode="json")
+    if hasattr(other, "isoformat"):
+        return other.isoformat()
+    if hasattr(other, "__fspath__"):
+        return str(other.__fspath__())
+    raise TypeError(
+        f"a {type(value).__name__} cannot be written as JSON; return text, numbers, lists or dicts"
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class Bounded:
+    """`data` fits the cap; `size` is the whole value's size in bytes; `notes` say what was cut."""
+
+    data: Any
+    size: int
+    partial: bool
+    notes: tuple[str, ...]
+
+
+def bound(value: Any, cap: int) -> Bounded:
+    """Cut what is longer than `cap` bytes of UTF-8, on a character boundary."""
+    text = value if isinstance(value, str) else compact(value)
+    if text.isascii() and len(text) <= cap:
+        return Bounded(value, len(text), False, ())
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= cap:
+        return Bounded(_clean(value, text, raw), len(raw), False, ())
+    # A value that is cut is no longer JSON: it becomes text, and the notice says so.
+    head = raw[:cap].decode("utf-8", "ignore")
+    return Bounded(head, len(raw), True, (f"[output truncated at {cap} bytes of {len(raw)}]",))
+
+
+def _clean(value: Any, text: str, raw: bytes) -> Any:
+    """Lone surrogates (from file names that are not UTF-8) cannot be journaled or sent: they become `?`."""
+    clean = raw.decode("utf-8")
+    if clean == text:
+        return value
+    return clean if isinstance(value, str) else json.loads(clean)

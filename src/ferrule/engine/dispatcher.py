@@ -1,0 +1,318 @@
+"""The dispatcher: the one pipeline and the one gate. Every call, whatever its source, goes through here.
+
+    evaluate   1 resolve  2 rights  3 parse  4 validate  5 policy          no I/O, never raises
+               6 approval                                                  the driver asks the person
+    execute    7 pre hooks  8 handler in the reliability shell  9 validate the result
+               10 post hooks  11 bound                                     one Result, never raises
+               12 record                                                   the driver writes the journal
+
+Nothing in this file runs before step 5 has said yes, and `execute` refuses what was not allowed. An
+approval is bound to the digest of the arguments: a hook that changes them sends the call back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.events import CallEvaluated
+from ferrule.core.limits import OUTPUT_CAP
+from ferrule.guard.gate import Decision, Gate, digest
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Tool
+
+from . import shell
+from .bounds import bound, jsonable
+from .clock import Clock, SystemClock
+from .hooks import Block, Change, Hook
+from .threads import run_blocking
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call after step 5. `tool` is None if it was refused before a tool was found."""
+
+    call: Call
+    evaluation: CallEvaluated
+    tool: Tool | None = None
+    values: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    decision: Decision | None = None
+
+
+class Dispatcher:
+    """Takes calls through the pipeline.
+
+    `scopes` are what this run's identity holds: a tool that wants others is refused. `cap` bounds the
+    text of a result in bytes.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        gate: Gate,
+        *,
+        hooks: Sequence[Hook] = (),
+        scopes: frozenset[str] = frozenset(),
+        cap: int = OUTPUT_CAP,
+        clock: Clock | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.gate = gate
+        self._hooks = tuple(hooks)
+        self._scopes = scopes
+        self._cap = min(cap, OUTPUT_CAP)
+        self._clock = clock or SystemClock()
+
+    # ---- steps 1 to 5
+
+    def evaluate(self, call: Call) -> Prepared:
+        """Resolve, check rights, parse, validate, decide. A refusal carries the result."""
+        try:
+            return self._evaluate(call)
+        except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
+            said = f"it could not be judged: {_said(error)}"
+            return self._refuse(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}` was not run: {said}")
+
+    def _evaluate(self, call: Call) -> Prepared:
+        tool = self.catalog.get(call.tool)
+        if tool is None:
+            return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
+        if not tool.scopes <= self._scopes:
+            missing = ", ".join(sorted(tool.scopes - self._scopes))
+            return self._refuse(call, ErrorType.PERMISSION_DENIED, f"`{call.tool}` needs the scope {missing}")
+        try:
+            arguments, repairs = parse_arguments(call.arguments)
+        except ToolFailed as error:
+            return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
+        return self._judge(call, tool, arguments, repairs)
+
+    def _judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]) -> Prepared:
+        checked = tool.arguments.check(arguments)
+        if checked.problems:
+            problems = _listed(checked.problems)
+            return self._refuse(call, ErrorType.VALIDATION_FAILED, f"`{call.tool}`: {problems}")
+        decision = self.gate.decide(tool, checked.values)
+        if decision.verdict == "deny":
+            return self._refuse(
+                call, ErrorType.PERMISSION_DENIED, f"`{call.tool}` was not run: {decision.reason}", decision
+            )
+        repairs.extend(checked.repairs)
+        evaluation = CallEvaluated(
+            call.id,
+            decision.verdict,
+            decision.reason,
+            decision.rule,
+            digest(tool.full_name, checked.values),
+            tool.side_effect,
+            tool.risk,
+            tool.access(checked.values),
+            tool.polls,
+        )
+        notes = (f"[note: {_listed(repairs)}]",) if repairs else ()
+        return Prepared(call, evaluation, tool, checked.values, notes, decision)
+
+    def _unknown(self, name: str) -> str:
+        # Only what this run may use: an error message is no way to discover the rest.
+        usable = {tool.full_name for tool in self.catalog if self._usable(tool)}
+        near = [found for found in self.catalog.nearest(name, 10) if found in usable][:3]
+        if near:
+            return f"there is no tool `{name}`; did you mean {' or '.join(f'`{n}`' for n in near)}?"
+        known = ", ".join(sorted(usable)[:20])
+        return f"there is no tool `{name}`; there are: {known or 'none'}"
+
+    def _usable(self, tool: Tool) -> bool:
+        return tool.scopes <= self._scopes and not self.gate.hidden(tool)
+
+    def _refuse(
+        self, call: Call, error: ErrorType, message: str, decision: Decision | None = None
+    ) -> Prepared:
+        result = self._failed(call, error, message)
+        rule = decision.rule if decision else ""
+        reason = result.error_message or ""
+        evaluation = CallEvaluated(call.id, "refuse", reason, rule, effect="none", result=result)
+        return Prepared(call, evaluation, decision=decision)
+
+    # ---- steps 7 to 11
+
+    async def execute(self, prepared: Prepared, context: Context) -> Result | Prepared:
+        """Carry out an allowed (or approved) call. Another `Prepared` means: ask again, it was changed."""
+        tool, values, call = prepared.tool, prepared.values, prepared.call
+        if tool is None or values is None or prepared.evaluation.verdict == "refuse":
+            return prepared.evaluation.result or Result.error(call, ErrorType.PERMISSION_DENIED, "refused")
+        for hook in self._hooks:
+            stopped = await self._before(hook, prepared, context)
+            if isinstance(stopped, Result):
+                return stopped
+            if stopped is not None:
+                # What a person approved may run: a hook that makes the same change again asks no second time.
+                same = stopped.evaluation.digest == prepared.evaluation.digest and stopped.tool is not None
+                prepared = stopped
+                if prepared.values is None or not (same or prepared.evaluation.verdict == "allow"):
+                    return prepared.evaluation.result or prepared
+                values = prepared.values
+        started = self._clock.monotonic()
+        result = await self._invoke(tool, values, prepared, context)
+        result = replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
+        for hook in self._hooks:
+            result = await self._after(hook, tool, result, context)
+        return result
+
+    async def _before(self, hook: Hook, prepared: Prepared, context: Context) -> Result | Prepared | None:
+        assert prepared.tool is not None and prepared.values is not None
+        call = prepared.call
+        try:
+            # A copy: what a hook changes in place would run without having been checked.
+            answer = await hook.before(prepared.tool, deepcopy(dict(prepared.values)), context)
+            if isinstance(answer, Change):
+                return self._judge(call, prepared.tool, answer.arguments, [])
+        except Exception as error:  # noqa: BLE001  boundary: a broken hook blocks (fail closed)
+            answer = Block(f"a hook failed: {_said(error)}")
+        if isinstance(answer, Block):
+            message = f"`{call.tool}` was not run: {answer.reason}"
+            return Result.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=self._clock.now())
+        return None
+
+    async def _after(self, hook: Hook, tool: Tool, result: Result, context: Context) -> Result:
+        try:
+            changed = await hook.after(tool, result, context)
+            return result if changed is None else self._bounded(changed, result)
+        except Exception as error:  # noqa: BLE001  boundary: a hook that cannot check a result withholds it
+            message = f"the result was withheld: a hook failed: {_said(error)}"
+            return replace(
+                result, success=False, data=None, error_type=ErrorType.INTERNAL_ERROR, error_message=message
+            )
+
+    async def _invoke(
+        self, tool: Tool, values: Mapping[str, Any], prepared: Prepared, context: Context
+    ) -> Result:
+        call = prepared.call
+        try:
+            value = await shell.run(
+                tool, lambda: _attempt(tool, values, context), self._clock, context.progress
+            )
+            value = jsonable(value if tool.output is None else self._check_output(tool, value))
+            kept = bound(value, self._cap)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody stopped this call: something the handler waited for was cancelled. That is its failure.
+            return self._failed(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself")
+        except ToolFailed as error:
+            return self._failed(call, error.error_type, error.message)
+        except OSError as error:
+            return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}")
+        except FerruleError as error:
+            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever a handler raises is one result
+            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}")
+        return Result(
+            call.id,
+            call.tool,
+            True,
+            kept.data,
+            size=kept.size,
+            timestamp=self._clock.now(),
+            partial=kept.partial,
+            notes=(*kept.notes, *prepared.notes),
+        )
+
+    def _check_output(self, tool: Tool, value: Any) -> Any:
+        assert tool.output is not None
+        encoded, problems = tool.output.encode(value)
+        if problems:
+            raise ToolFailed(
+                ErrorType.INTERNAL_ERROR,
+                f"`{tool.name}` ran, but its result does not fit its own schema: {'; '.join(problems)}",
+            )
+        return encoded
+
+    def _failed(self, call: Call, error: ErrorType, message: str) -> Result:
+        return Result.error(call, error, self._cut(message), timestamp=self._clock.now())
+
+    def _cut(self, message: str) -> str:
+        kept = bound(message, self._cap)
+        return str(kept.data) + "".join(kept.notes)
+
+    def _bounded(self, changed: Result, result: Result) -> Result:
+        """A hook's result for the same call, whatever id it carries, no larger than any other."""
+        changed = replace(changed, call_id=result.call_id, tool=result.tool)
+        if not changed.success:
+            return replace(changed, error_message=self._cut(changed.error_message or "withheld by a hook"))
+        kept = bound(jsonable(changed.data), self._cap)
+        notes = (*kept.notes, *changed.notes)
+        return replace(
+            changed, data=kept.data, size=kept.size, partial=kept.partial or changed.partial, notes=notes
+        )
+
+
+def _said(error: BaseException) -> str:
+    """Kind and text of an exception that we know nothing about: its text may be broken too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  boundary: the kind is all there is to say
+        return type(error).__name__
+
+
+def _listed(items: Sequence[str], most: int = 8) -> str:
+    """Problems or repairs in one line; a list of thousands helps no model."""
+    rest = len(items) - most
+    return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+async def _attempt(tool: Tool, values: Mapping[str, Any], context: Context) -> Any:
+    arguments = dict(values)
+    if tool.context_parameter is not None:
+        arguments[tool.context_parameter] = context
+    if tool.is_async:
+        return await tool.handler(**arguments)
+    value = await run_blocking(lambda: tool.handler(**arguments))
+    return await value if asyncio.iscoroutine(value) else value
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
+    """Arguments as an object, and what was repaired. Raises ToolFailed (`parse_error`, `validation_failed`).
+
+    Accepted: an object; nothing at all (no arguments); an object that was encoded as JSON text twice.
+    Anything that is cut off or broken is refused with the place: it is never completed by guessing.
+    """
+    if not text.strip():
+        return {}, []
+    repairs: list[str] = []
+    value = _load(text)
+    if isinstance(value, str):
+        value = _load(value)
+        repairs.append("the arguments were JSON text inside JSON text")
+    if value is None:
+        return {}, repairs
+    if not isinstance(value, dict):
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"the arguments must be a JSON object, found {type(value).__name__}"
+        )
+    return cast("dict[str, Any]", value), repairs
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        said = "cut off" if cut else f"not valid JSON: {error.msg}"
+        around = text[max(0, error.pos - 20) : error.pos + 20]
+        raise ToolFailed(
+            ErrorType.PARSE_ERROR,
+            f"the arguments are {said} at character {error.pos} (near {around!r}); send one complete JSON object",
+        ) from error
+    except RecursionError as error:
+        raise ToolFailed(ErrorType.PARSE_ERROR, "the arguments are nested too deeply") from error
+    except ValueError as error:
+        # Not JSON's fault: a number with more digits than Python reads.
+        raise ToolFailed(ErrorType.PARSE_ERROR, f"the arguments cannot be read: {error}") from error

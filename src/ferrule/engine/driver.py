@@ -1,0 +1,308 @@
+"""The driver: carries out what the machine says, and tells it what came of it.
+
+It only orchestrates. What may happen is the machine's decision, whether a call may run is the
+dispatcher's, what was said is the journal's. Its own promises:
+
+* An event is in the journal before anything outside this process follows from it. Events that need no
+  outside effect between them share one write.
+* A cancelled run settles first: running handlers are stopped and answered, then the rest.
+* Every command is answered with events, also if carrying it out fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+from uuid import uuid4
+
+from ferrule.core import events
+from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls_in_flight import CallState
+from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool
+from ferrule.core.errors import FerruleError, ProviderError
+from ferrule.core.identity import Identity
+from ferrule.core.limits import Limits
+from ferrule.core.machine import Machine
+from ferrule.guard.approval import Approver
+from ferrule.models.wire import Exchange
+from ferrule.store.journal import Journal
+from ferrule.tools.context import Context
+
+from .asking import request
+from .clock import Clock
+from .dispatcher import Dispatcher, Prepared
+from .live import Progress
+from .log import Log
+
+
+class Driver:
+    """Drives one session's machine. One run at a time; direct calls may join in.
+
+    `exchange` is opened at the first question to the model. With `interruptible` each call gets its own task, so
+    that `stop_call` works; without it a lone call runs in place, which is faster.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        dispatcher: Dispatcher,
+        journal: Journal,
+        identity: Identity,
+        *,
+        exchange: Callable[[], Awaitable[Exchange]],
+        approver: Approver,
+        clock: Clock,
+        resources: dict[type, object],
+        interruptible: bool = False,
+    ) -> None:
+        self.machine = machine
+        self.dispatcher = dispatcher
+        self.log = Log(journal, identity)
+        self.memory: dict[str, Any] = {}
+        self._open_exchange = exchange
+        self._exchange: Exchange | None = None
+        self.approver = approver
+        self._clock = clock
+        self._resources = resources
+        self._interruptible = interruptible
+        self._prepared: dict[str, Prepared] = {}
+        self._tasks: dict[str, asyncio.Task[list[Command]]] = {}
+        self._stopping: set[str] = set()
+        self._direct: dict[str, asyncio.Future[Result]] = {}
+
+    # ---- what callers ask for
+
+    def open(self, opened: events.SessionOpened | None) -> None:
+        """Take the session's lease; a new session's first event is written with its first run."""
+        self.log.journal.lease(self.log.identity.session)
+        if opened is not None:
+            self._feed(opened)
+
+    def recall(self, journal: list[events.Event]) -> None:
+        """Become what a journal says: history, open calls, what was granted for the session."""
+        self.machine.rebuild(journal)
+        for event in journal:
+            if isinstance(event, events.PersonAnswered) and event.choice == "session" and event.grant:
+                self.dispatcher.gate.grant(event.grant)
+
+    async def run(self, text: str, model: str, limits: Limits) -> Finish:
+        """One message worked to its end within `limits`. Cancelling the task settles the run before it raises."""
+        self.log.identity = self.log.identity.for_run(uuid4().hex)
+        return await self._to_the_end(self._feed(events.RunStarted(text, model, limits)))
+
+    async def resume(self, reason: str) -> Finish | None:
+        """Go on with a run that another process left open; None if there was nothing to do."""
+        commands = self._feed(events.Recovered(reason))
+        if not commands and not self.machine.active:
+            return None
+        return await self._to_the_end(commands)
+
+    async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> Result:
+        """Run one tool without a model, through the same pipeline, gate and journal."""
+        call = Call(f"direct_{uuid4().hex}", tool, compact(arguments))
+        # Another loop may carry this call out: its question can be queued behind one that is being asked.
+        answered = self._direct[call.id] = asyncio.get_running_loop().create_future()
+        try:
+            await self._drive(self._feed(events.DirectCall(call, by)))
+            return await answered
+        finally:
+            del self._direct[call.id]
+
+    def reopen(self) -> None:
+        """Forget the exchange: the next question goes to whatever model the agent has then."""
+        self._exchange = None
+
+    def add_context(self, text: str) -> None:
+        """Put text into the history as the person's words, without asking for an answer."""
+        self._feed(events.ContextAdded(text))
+        self.log.flush()
+
+    def stop_call(self, call_id: str = "") -> bool:
+        """Stop one running call (the newest if not named). The run goes on. False if none runs."""
+        name = call_id or next(reversed(self._tasks), "")
+        task = self._tasks.get(name)
+        if task is None:
+            return False
+        self._stopping.add(name)
+        return task.cancel()
+
+    # ---- the loop
+
+    async def _to_the_end(self, commands: list[Command]) -> Finish:
+        seconds = self.machine.limits.max_seconds
+        bound = asyncio.timeout(seconds)
+        try:
+            async with bound:
+                finish = await self._drive(commands)
+        except asyncio.CancelledError:
+            await self._settle(events.Cancelled("stopped by a person or the caller"))
+            raise
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            finish = await self._settle(events.LimitHit("max_seconds", seconds or 0))
+        return finish or Finish("failed", code="internal", detail="the run ended without an answer")
+
+    async def _drive(self, commands: Iterable[Command]) -> Finish | None:
+        todo = deque(commands)
+        tasks: set[asyncio.Task[list[Command]]] = set()
+        finish: Finish | None = None
+        try:
+            while todo or tasks:
+                while todo:
+                    command = todo.popleft()
+                    if isinstance(command, Evaluate):
+                        todo.extend(self._evaluate(command.call))
+                    elif isinstance(command, Finish):
+                        finish = self._finish(command)
+                    elif todo or tasks or self._interruptible:
+                        tasks.add(self._spawn(command))
+                    else:
+                        todo.extend(await self._carry_out(command))
+                if tasks:
+                    done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        todo.extend(task.result())
+        finally:
+            await _stop(tasks)
+        self.log.flush()
+        return finish
+
+    def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
+        task = asyncio.create_task(self._carry_out(command))
+        if isinstance(command, RunTool):
+            name = command.call.id
+            self._tasks[name] = task
+            task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        return task
+
+    async def _carry_out(self, command: Command) -> list[Command]:
+        if isinstance(command, AskModel):
+            return await self._ask_model(command)
+        if isinstance(command, RunTool):
+            return await self._run_tool(command)
+        assert isinstance(command, AskPerson)
+        return await self._ask_person(command)
+
+    def _evaluate(self, call: Call) -> list[Command]:
+        prepared = self._prepared[call.id] = self.dispatcher.evaluate(call)
+        return self._feed(prepared.evaluation)
+
+    async def _ask_model(self, command: AskModel) -> list[Command]:
+        self.log.flush()
+        try:
+            if self._exchange is None:
+                self._exchange = await self._open_exchange()
+            sink = self.log if self.log.observer else None
+            answer = await self._exchange.ask(self.machine.history, tools=command.tools, sink=sink)
+            self.log.take(self._exchange.notices)
+        except ProviderError as error:
+            return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
+        commands = self._feed(answer)
+        most = self.machine.limits.max_tokens
+        spent = self.machine.usage.input + self.machine.usage.output
+        if most is not None and spent > most and self.machine.active:
+            return self._feed(events.LimitHit("max_tokens", most))
+        return commands
+
+    async def _run_tool(self, command: RunTool) -> list[Command]:
+        call, digest = command.call, command.evaluation.digest
+        prepared = self._prepared.get(call.id) or self.dispatcher.evaluate(call)
+        if prepared.evaluation.digest != digest:
+            # After a restart the settings may have changed: what was approved is not what would run.
+            self._prepared[call.id] = prepared
+            return self._feed(prepared.evaluation)
+        self._feed(events.CallStarted(call.id, digest))
+        self.log.flush()
+        try:
+            outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
+        except asyncio.CancelledError:
+            commands = self._feed(events.ToolAnswered(self._stopped(call, prepared)))
+            if call.id not in self._stopping:
+                raise
+            self._stopping.discard(call.id)
+            return commands
+        if isinstance(outcome, Prepared):
+            self._prepared[call.id] = outcome
+            return self._feed(outcome.evaluation)
+        self._prepared.pop(call.id, None)
+        return self._feed(events.ToolAnswered(outcome))
+
+    async def _ask_person(self, command: AskPerson) -> list[Command]:
+        self.log.flush()
+        call, evaluation = command.call, command.evaluation
+        prepared = self._prepared[call.id]
+        try:
+            answer = await self.approver.ask(await request(prepared, self._context(call, prepared)))
+            assert prepared.tool is not None
+            self.dispatcher.gate.settle(prepared.tool, answer.choice, answer.grant)
+        except FerruleError as error:
+            denied = events.PersonAnswered(call.id, "deny", evaluation.digest, by="error", note=str(error))
+            return self._feed(denied)
+        return self._feed(
+            events.PersonAnswered(
+                call.id, answer.choice, evaluation.digest, answer.grant, answer.by, answer.note
+            )
+        )
+
+    def _context(self, call: Call, prepared: Prepared) -> Context:
+        async def nested(tool: str, arguments: dict[str, Any]) -> Result:
+            return await self.call(tool, arguments, by=f"call {call.id}")
+
+        def progress(text: str) -> None:
+            self.log.show(Progress(call.id, text))
+
+        seconds = prepared.tool.reliability.timeout if prepared.tool else None
+        return Context(self.log.identity, call.id, self.memory, self._resources, progress, nested, seconds)
+
+    def _stopped(self, call: Call, prepared: Prepared) -> Result:
+        harmless = prepared.tool is not None and prepared.tool.repeatable
+        what = (
+            "stopped"
+            if harmless
+            else "stopped while it ran: outcome unknown; check what it did before doing it again"
+        )
+        return Result.error(call, ErrorType.CANCELLED, what, timestamp=self._clock.now())
+
+    # ---- ends
+
+    def _finish(self, command: Finish) -> Finish:
+        self._feed(
+            events.RunFinished(command.stop, command.text, command.code, command.detail, command.usage)
+        )
+        self.log.flush()
+        return command
+
+    async def _settle(self, event: events.Cancelled | events.LimitHit) -> Finish | None:
+        finish: Finish | None = None
+        for command in self._feed(event):
+            if isinstance(command, Finish):
+                finish = self._finish(command)
+        self.log.flush()
+        return finish
+
+    def _feed(self, event: events.Event) -> list[Command]:
+        if isinstance(event, events.ToolAnswered):
+            slot = self.machine.slot(event.result.call_id)
+            if slot is None or slot.state is CallState.COMPLETED:
+                return []
+        commands = self.machine.feed(event)
+        if self._direct:
+            self._answer_direct()
+        self.log.add(event)
+        return commands
+
+    def _answer_direct(self) -> None:
+        for call_id, answered in self._direct.items():
+            slot = self.machine.slot(call_id)
+            if slot is not None and slot.result is not None and not answered.done():
+                answered.set_result(slot.result)
+
+
+async def _stop(tasks: set[asyncio.Task[list[Command]]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,37 @@
+"""What a run shows while it goes, beside the journal's events: pieces that are never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ferrule.core.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the model's answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of what the model thinks aloud."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A line from a tool that is running."""
+
+    call_id: str
+    text: str
+
+
+Live = Event | TextDelta | ReasoningDelta | Progress
+"""Everything that `Session.stream` yields."""
+
+Observer = Callable[[Live], None]
+"""Called for each item as it happens; must be quick and must not raise."""

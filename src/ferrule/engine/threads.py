@@ -1,0 +1,84 @@
+"""Threads for blocking handlers.
+
+Not `concurrent.futures`: its threads are joined when the interpreter ends, so one handler that hangs
+past its timeout would keep the process alive for ever; and asyncio's default pool holds only a few
+threads on a small machine. These are daemons, made when none is idle, kept for reuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+MOST = 128
+"""Threads at the most; further calls wait for one."""
+
+_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+
+
+class Threads:
+    """A pool that grows with what is waiting."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._unfinished = 0
+
+    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run `function` in a thread, with the caller's context variables.
+
+        Cancelling keeps it from starting where it is still waiting for a thread; it does not stop what runs.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+        with self._lock:
+            self._unfinished += 1
+            grow = self._threads < min(self._unfinished, self._most)
+            self._threads += grow
+        self._jobs.put((loop, future, lambda: context.run(function)))
+        if grow:
+            threading.Thread(target=self._work, name="ferrule-tool", daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            loop, future, job = self._jobs.get()
+            outcome: Any = None
+            raised: BaseException | None = None
+            try:
+                if not future.cancelled():
+                    outcome = job()
+            except BaseException as error:  # noqa: BLE001  a handler's sys.exit must not end the thread silently
+                raised = error
+            with self._lock:
+                self._unfinished -= 1
+            try:
+                loop.call_soon_threadsafe(_settle, future, outcome, raised)
+            except RuntimeError:
+                # The loop is closed: the run is gone and nobody waits for this answer.
+                continue
+            finally:
+                # A thread that waits for its next job must not keep the last one's values alive.
+                del loop, future, job, outcome, raised
+
+
+def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(outcome)
+    elif isinstance(error, StopIteration):
+        future.set_exception(RuntimeError(f"StopIteration: {error}"))
+    else:
+        future.set_exception(error)
+
+
+run_blocking = Threads().run
+"""The process's own pool. Making it starts no thread."""

@@ -1,0 +1,1 @@
+"""Faces: where people and programs meet Ferrule. No face knows another."""

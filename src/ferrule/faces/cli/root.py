@@ -1,0 +1,95 @@
+"""The command table and the way from an exception to an exit code.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 finished but the last tool result was a failure, 4 denied by policy,
+5 limit reached, 6 provider unavailable, 7 needs input, 124 timeout, 130 SIGINT, 143 SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run:run", "Work one message to its end and print the answer."),
+    "chat": ("chat:chat", "Talk with a model that works in this folder."),
+    "tools": ("tools:tools", "List the tools, show one, call one through the gate."),
+    "policy": ("policy:policy", "Explain, test and check permission rules."),
+    "models": ("models:models", "List, probe and pull models."),
+    "sessions": ("sessions:sessions", "List, show, resume, export and verify sessions."),
+    "trust": ("trust:trust", "Let this folder's own settings take effect, or stop them."),
+    "doctor": ("doctor:doctor", "Say what this machine can do and what is missing."),
+    "init": ("init:init", "Write a commented settings file into this folder."),
+    "completion": ("completion:completion", "Print shell completion for bash, zsh or fish."),
+}
+"""Command name to `module:object` in this package and its line of help. Help loads nothing else."""
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when it is called, not when it is listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        return getattr(import_module(f"ferrule.faces.cli.{module}"), name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(package_name="ferrule", message="ferrule %(version)s")
+def ferrule() -> None:
+    """Language models that use tools in this folder, safely.
+
+    `ferrule run "..."` answers one question; `ferrule chat` is a conversation. Nothing is written and no
+    program is run without a rule or a person that allows it.
+    """
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; the exit code. Errors go to standard error with a hint, never a traceback
+    (set FERRULE_TRACEBACK=1 for one)."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        outcome = ferrule.main(arguments, prog_name="ferrule", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`| head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _report(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _report(error: Exception) -> int:
+    from ferrule.core.errors import FerruleError
+
+    if not isinstance(error, FerruleError) or os.environ.get("FERRULE_TRACEBACK"):
+        raise error
+    click.echo(f"error: {error.detail}", err=True)
+    if error.hint:
+        click.echo(f"hint: {error.hint}", err=True)
+    return error.exit_code
+
+
+def _terminated(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,133 @@
+"""`ferrule tools`: what there is, what one looks like, and calling one through the gate."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from .options import common
+
+
+@click.group()
+def tools() -> None:
+    """List the tools of this folder, show one, call one through the gate."""
+
+
+@tools.command("list")
+@common
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def list_tools(as_json: bool, **options: Any) -> None:
+    """One line per tool: name, side effect, risk, first line of its description."""
+    from .assemble import assemble
+
+    catalog = assemble(options).agent.catalog
+    if as_json:
+        rows = [
+            {
+                "name": t.full_name,
+                "side_effect": t.side_effect,
+                "risk": t.risk,
+                "description": t.description,
+                "source": t.source,
+            }
+            for t in catalog
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max((len(tool.full_name) for tool in catalog), default=0)
+    for tool in catalog:
+        first = tool.description.splitlines()[0]
+        click.echo(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}")
+
+
+@tools.command()
+@click.argument("name")
+@common
+def show(name: str, **options: Any) -> None:
+    """Everything about one tool, with its schema as the model gets it."""
+    from .assemble import assemble
+
+    tool = found(assemble(options).agent.catalog, name)
+    click.echo(f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n")
+    click.echo(tool.description + "\n")
+    click.echo(json.dumps(tool.arguments.schema, indent=2, ensure_ascii=False))
+    if tool.output is not None:
+        click.echo("\nresult:\n" + json.dumps(tool.output.schema, indent=2, ensure_ascii=False))
+
+
+@tools.command()
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--json", "as_json", help="All arguments as one JSON object.")
+@click.option("--envelope", is_flag=True, help="Print the whole result object.")
+@click.option(
+    "--yes-to", "yes_to", multiple=True, metavar="TOOL", help="Say yes to this tool where it would ask."
+)
+@common
+def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any) -> int:
+    """Call a tool as a model would: same validation, gate, prompt and journal.
+
+    A value is read as JSON if it is JSON (`n=3`, `on=true`, `list=[1,2]`) and the tool does not want text.
+    """
+    import asyncio
+
+    from .assemble import assemble
+
+    assembly = assemble(options)
+    tool = found(assembly.agent.catalog, name)
+    values = parsed(tool.arguments.schema, arguments, as_json)
+
+    async def work() -> Any:
+        session = assembly.open(None)
+        try:
+            return await session.call(tool.full_name, **values)
+        finally:
+            session.close()
+            await assembly.agent.close()
+
+    result = asyncio.run(work())
+    if result.success or envelope:
+        assembly.terminal.answer(result.text(envelope=envelope))
+    else:
+        assembly.terminal.say(f"{result.error_type}: {result.error_message}")
+    return 0 if result.success else 4 if result.error_type == "permission_denied" else 1
+
+
+def found(catalog: Any, name: str) -> Any:
+    """The tool, or a usage error with the nearest names."""
+    tool = catalog.get(name)
+    if tool is None:
+        near = ", ".join(catalog.nearest(name)) or "`ferrule tools list` shows them all"
+        raise click.UsageError(f"there is no tool `{name}`; nearest: {near}")
+    return tool
+
+
+def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict[str, Any]:
+    """Arguments from the command line, by the schema's own types."""
+    values: dict[str, Any] = {}
+    if as_json:
+        try:
+            loaded = json.loads(as_json)
+        except ValueError as error:
+            raise click.UsageError(f"--json: {error}") from error
+        if not isinstance(loaded, dict):
+            raise click.UsageError("--json must be an object")
+        values.update(loaded)  # pyright: ignore[reportUnknownArgumentType]
+    for item in arguments:
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise click.UsageError(f"{item!r}: write KEY=VALUE")
+        values[key] = value_of(schema.get("properties", {}).get(key, {}), text)
+    return values
+
+
+def value_of(schema: Any, text: str) -> Any:
+    """Text stays text where the schema says so; else it is read as JSON if it is."""
+    if schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

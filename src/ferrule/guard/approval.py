@@ -1,0 +1,90 @@
+"""Asking a person: what is shown, what comes back, and what happens where nobody can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from ferrule.core.calls import Call
+from ferrule.core.errors import ConfigError
+from ferrule.core.identity import Identity
+from ferrule.tools.definition import Tool
+
+from .gate import Offer
+from .rules import FAMILIES, names_tool, parse_rule
+
+Choice = Literal["once", "session", "remember", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """One question. The answer counts only for arguments with this `digest`.
+
+    `preview` is the whole of what would happen (a unified diff, a command line) or empty; a face that
+    shortens it says so. `offers` hold, per choice, the grant that would keep this call from asking again.
+    """
+
+    call: Call
+    tool: Tool
+    risk: str
+    reason: str
+    labels: tuple[str, ...]
+    preview: str
+    offers: tuple[Offer, ...]
+    digest: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was said. `grant` is the rule of the chosen offer, `by` who said it, `note` why."""
+
+    choice: Choice
+    grant: str = ""
+    by: str = ""
+    note: str = ""
+
+
+class Approver(Protocol):
+    """Puts a question to a person (or to a policy that stands in for one).
+
+    Contract: `ask` answers exactly once per request and grants only rules of `request.offers`; it may raise a
+    FerruleError, which counts as no. Cancelling it withdraws the question: nothing is granted.
+    """
+
+    async def ask(self, request: ApprovalRequest) -> Answer: ...
+
+
+class NobodyToAsk:
+    """Where there is no terminal. An ask is a no, and the answer says so."""
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        wider = next((offer.rule for offer in request.offers if offer.rule), "")
+        step = f"allow it with the rule `{wider}`" if wider else "run it where a person can answer"
+        note = f"this needs a person's yes ({request.reason}) and there is no terminal to ask at; {step}"
+        return Answer("deny", by="no-terminal", note=note)
+
+
+class AllowThese:
+    """`--yes-to PATTERN`: says yes, once, to tools of these names (`*` is a wildcard); asks `otherwise` for the rest.
+
+    It answers questions only: what a rule or a built-in refusal denies is never asked. It never says yes to
+    critical risk. Raises ConfigError for a pattern that is no tool name.
+    """
+
+    def __init__(self, patterns: Sequence[str], otherwise: Approver | None = None) -> None:
+        self._rules = tuple(parse_rule(pattern) for pattern in patterns)
+        for rule in self._rules:
+            if rule.specifier is not None or rule.tool in FAMILIES:
+                raise ConfigError(
+                    f"--yes-to `{rule.text}`: found a rule where the name of a tool belongs",
+                    hint=f"put `{rule.text}` into permissions.allow, or name the tool",
+                )
+        self._otherwise = otherwise or NobodyToAsk()
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        named = next((rule for rule in self._rules if names_tool(rule, request.tool.full_name)), None)
+        if named is None or request.risk == "critical":
+            return await self._otherwise.ask(request)
+        return Answer("once", by=f"--yes-to {named.text}")

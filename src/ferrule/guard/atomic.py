@@ -1,0 +1,95 @@
+"""Replaces a file as a whole: readers see the old content or the new one, also after a crash or on a full disk.
+
+New content goes to a new inode in the same folder (O_EXCL, a name nobody can guess), reaches the disk, and
+takes the old name in one step. So a hard link to the old file keeps the old content, and a link put in
+its place is replaced, not followed. Kept: permission bits, and owner and group as far as the process
+may set them. Not kept: set-uid bits, ACLs and extended attributes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import cache
+
+TEMPORARY = ".ferrule-tmp-"
+"""How unfinished files begin; reserved, so no tool lists or opens what a crash left."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_REPLACE = 1  # RENAME_NOREPLACE, renameat2(2)
+
+
+@contextmanager
+def staged(folder: int, data: bytes, like: os.stat_result | None) -> Generator[str]:
+    """Writes `data` beside its destination; the block may rename it. Removed if it is still there after the block.
+
+    `like` is the file that will be replaced: only its owner can read the new content until it has that
+    file's mode. Without it the mode is that of any new file (0666 less the umask). Raises OSError.
+    """
+    name = TEMPORARY + secrets.token_hex(8)
+    descriptor = os.open(name, _NEW, 0o600 if like else 0o666, dir_fd=folder)
+    try:
+        try:
+            if like:
+                _resemble(descriptor, like)
+            _fill(descriptor, data)
+        finally:
+            os.close(descriptor)
+        yield name
+    finally:
+        # Gone after a rename; if it cannot be removed, the error that brought us here matters more.
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+def rename(from_folder: int, name: str, to_folder: int, new: str, *, replace: bool) -> None:
+    """Gives a file another name. Raises FileExistsError if the name is taken and `replace` is False."""
+    if replace:
+        os.rename(name, new, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+        return
+    code = _rename_no_replace()(from_folder, os.fsencode(name), to_folder, os.fsencode(new))
+    if code in (errno.EINVAL, errno.ENOSYS):
+        _rename_after_look(from_folder, name, to_folder, new)
+    elif code:
+        raise OSError(code, os.strerror(code), new)
+
+
+def _resemble(descriptor: int, like: os.stat_result) -> None:
+    if os.geteuid() == 0 or like.st_gid != os.getegid():
+        with suppress(PermissionError):
+            os.fchown(descriptor, like.st_uid if os.geteuid() == 0 else -1, like.st_gid)
+    os.fchmod(descriptor, like.st_mode & 0o777)
+
+
+def _fill(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.fsync(descriptor)
+
+
+def _rename_after_look(from_folder: int, name: str, to_folder: int, new: str) -> None:
+    # For file systems without RENAME_NOREPLACE. Not atomic: a file made between the two calls is lost.
+    with suppress(FileNotFoundError):
+        os.stat(new, dir_fd=to_folder, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    os.rename(name, new, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+
+
+@cache
+def _rename_no_replace() -> Callable[[int, bytes, int, bytes], int]:
+    """renameat2 of the C library as a function that returns 0 or an error number."""
+    import ctypes
+
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return lambda from_folder, name, to_folder, new: errno.ENOSYS
+
+    def call(from_folder: int, name: bytes, to_folder: int, new: bytes) -> int:
+        answer = function(from_folder, name, to_folder, new, ctypes.c_uint(_NO_REPLACE))
+        return 0 if answer == 0 else ctypes.get_errno()
+
+    return call

@@ -1,0 +1,50 @@
+"""One thing in a folder of the workspace, as tools and people see it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["file", "dir", "link", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`path` is relative to the workspace (`""` is the root). `size` in bytes, `modified` in seconds
+    since 1970, `mode` the permission bits, `links` how many names the file has (hard links).
+
+    A link is described itself, never what it points to. Bytes of a name that are not UTF-8 appear as
+    U+FFFD; such a name can be seen but not opened.
+    """
+
+    path: str
+    name: str
+    kind: Kind
+    size: int
+    modified: float
+    mode: int
+    links: int = 1
+
+    @staticmethod
+    def of(path: str, status: os.stat_result) -> Entry:
+        """From a stat that did not follow links."""
+        shown = os.fsencode(path).decode(errors="replace")
+        return Entry(
+            path=shown,
+            name=shown.rpartition("/")[2] or ".",
+            kind=_kind(status.st_mode),
+            size=status.st_size,
+            modified=status.st_mtime,
+            mode=stat.S_IMODE(status.st_mode),
+            links=status.st_nlink,
+        )
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "link" if stat.S_ISLNK(mode) else "other"

@@ -1,0 +1,86 @@
+"""What an error of the operating system means for a model: type, path as it was given, next step."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+
+from .paths import shown
+
+_TRANSIENT = {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETXTBSY}
+
+_MEANINGS: dict[int, tuple[ErrorType, str]] = {
+    errno.ENOENT: (
+        ErrorType.NOT_FOUND,
+        "not found: {path} does not exist; look for it with `list_files` or `file_tree`",
+    ),
+    errno.ENOTDIR: (ErrorType.NOT_FOUND, "not found: a part of {path} is a file, not a folder"),
+    errno.ELOOP: (
+        ErrorType.PERMISSION_DENIED,
+        "{path} is, or leads through, a symbolic link, and links are not followed; name the real file",
+    ),
+    errno.EXDEV: (ErrorType.IO_ERROR, "cannot {verb} {path}: it would cross into another file system"),
+    errno.EISDIR: (ErrorType.VALIDATION_FAILED, "{path} is a folder; name a file, or use `list_files`"),
+    errno.ENXIO: (ErrorType.VALIDATION_FAILED, "{path} is a socket or a device, not a regular file"),
+    errno.ENAMETOOLONG: (
+        ErrorType.VALIDATION_FAILED,
+        "a component of {path} is too long for the file system",
+    ),
+    errno.EEXIST: (
+        ErrorType.VALIDATION_FAILED,
+        "{path} exists already; choose another name or overwrite it on purpose",
+    ),
+    errno.ENOTEMPTY: (
+        ErrorType.VALIDATION_FAILED,
+        "{path} is not empty; pass `recursive: true` to delete all of it",
+    ),
+    errno.ENOSPC: (
+        ErrorType.IO_ERROR,
+        "cannot {verb} {path}: the disk is full; what was there before is unchanged",
+    ),
+    errno.EDQUOT: (
+        ErrorType.IO_ERROR,
+        "cannot {verb} {path}: the disk quota is used up; what was there before is unchanged",
+    ),
+    errno.EROFS: (ErrorType.IO_ERROR, "cannot {verb} {path}: the file system is read-only; ask the person"),
+    errno.EACCES: (
+        ErrorType.IO_ERROR,
+        "cannot {verb} {path}: the operating system does not allow it; ask the person",
+    ),
+    errno.EPERM: (
+        ErrorType.IO_ERROR,
+        "cannot {verb} {path}: the operating system does not allow it; ask the person",
+    ),
+}
+
+
+def failed(error: OSError, path: str, verb: str = "open") -> ToolFailed:
+    """The same failure in words. `path` as the model gave it, `verb` what was tried."""
+    number = error.errno or 0
+    kind, words = _MEANINGS.get(number, (ErrorType.IO_ERROR, "cannot {verb} {path}: {reason}"))
+    reason = os.strerror(number) if number else str(error)
+    text = words.format(path=shown(path), verb=verb, reason=reason)
+    return ToolFailed(kind, text, transient=number in _TRANSIENT)
+
+
+@contextmanager
+def told(path: str, verb: str, near: Callable[[], list[str]] = list[str]) -> Generator[None]:
+    """Turns every OSError of the block into a ToolFailed about `path`.
+
+    `near` is asked for similar names if `path` does not exist.
+    """
+    try:
+        yield
+    except OSError as error:
+        failure = failed(error, path, verb)
+        if error.errno == errno.ENOENT and (names := near()):
+            failure = ToolFailed(
+                failure.error_type,
+                f"not found: {shown(path)} does not exist; did you mean {' or '.join(map(shown, names))}?",
+            )
+        raise failure from error

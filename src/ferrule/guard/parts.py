@@ -1,0 +1,76 @@
+"""What a command line is made of: the values that `walk.py` collects and `matching.py` judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .hazards import base
+from .named_paths import Finding
+from .words import Word
+
+MAX_PARTS = 50
+"""Simple commands in one command line. Beyond it the line is denied, not asked for: analysis that gives up
+must not become a way around it (the "50 sub-commands" class of conventions §2.2)."""
+MAX_BYTES = 4096
+MAX_DEPTH = 80
+"""Nesting of the syntax tree, and of shells within shells four times over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A file that the shell itself opens."""
+
+    target: Word
+    write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One simple command. `words` may be empty (`X=1`, `> file`).
+
+    `stripped` are the words after wrappers that an allow rule looks through. `hazards` are words that a rule
+    must spell to cover the part; an empty one cannot be spelled, so only an exact rule covers it.
+    """
+
+    raw: str
+    words: tuple[Word, ...] = ()
+    assignments: tuple[str, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    fed_by: tuple[str, ...] = ()
+    stripped: tuple[Word, ...] = ()
+    hazards: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str | None, ...]:
+        """The words, None where only the shell will know."""
+        return tuple(word.text if word.known else None for word in self.words)
+
+    @property
+    def program(self) -> str:
+        """The program's name without its folder; empty if there is none or it is not known."""
+        return base(self.words[0].text) if self.words and self.words[0].known else ""
+
+    @property
+    def target(self) -> str:
+        """The program after wrappers."""
+        return base(self.stripped[0].text) if self.stripped and self.stripped[0].known else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is known of one command line. `loose` are words outside commands: loop lists, operands, values."""
+
+    text: str
+    parts: tuple[Part, ...] = ()
+    loose: tuple[Word, ...] = ()
+    labels: frozenset[str] = frozenset()
+    problem: str | None = None
+    over_limit: str | None = None
+    doubts: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """All programs that would start, as they are spelled, wrappers too; `?` where it is not known."""
+        both = ((part.words[0], part.stripped[0]) for part in self.parts if part.words)
+        return tuple(dict.fromkeys(w.text if w.known else "?" for pair in both for w in pair))

@@ -1,0 +1,298 @@
+"""One connection and the pool that keeps it: asyncio's streams of bytes under `http1`.
+
+A connection carries one exchange at a time. An exchange that is not read to its end closes its
+connection: there is no other way to tell a server to stop working. No I/O happens on other threads, so a
+delta costs no hand-over, and everything that has arrived is taken with one wake-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from .http1 import MalformedResponse, ResponseParser, request_head
+
+IDLE_SECONDS = 60.0
+"""An idle connection older than this is not used again: servers and firewalls forget them."""
+IDLE_LIMIT = 1024
+"""Idle connections kept per origin."""
+HIGH_WATER = 1 << 20
+"""Bytes that may wait for a slow reader before the socket is left unread."""
+
+
+class Broken(Exception):
+    """The connection failed. `kind` is `timeout`, `closed` (by the server) or `malformed`.
+
+    `fresh` is False if the connection had been used before and not one byte of an answer came: the
+    server had closed an idle connection, and the same request on a new one is no repetition.
+    """
+
+    def __init__(self, kind: str, detail: str, *, fresh: bool = True) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.fresh = fresh
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection leads. `proxy` is `(host, port, credentials)` or None; credentials are a header value."""
+
+    secure: bool
+    host: str
+    port: int
+    proxy: tuple[str, int, str] | None = None
+
+
+class Connection(asyncio.Protocol):
+    """See the head of this file. Made by `connect`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._closed: asyncio.Future[None] = loop.create_future()
+        self._waiter: asyncio.Future[None] | None = None
+        self._parser: ResponseParser | None = None
+        self._pieces: list[bytes] = []
+        self._waiting_bytes = 0
+        self._error: Broken | None = None
+        self._paused = False
+        self._heard = 0.0
+        self._answered = False
+        self._watch: asyncio.TimerHandle | None = None
+        self.exchanges = 0
+        self.idle_since = 0.0
+
+    # ---- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        parser = self._parser
+        if parser is None or parser.done:
+            # Nobody asked: a stray answer must not be taken for the next one.
+            self.abort()
+            return
+        self._heard, self._answered = self._loop.time(), True
+        try:
+            body = parser.feed(data)
+        except MalformedResponse as problem:
+            self.fail(Broken("malformed", str(problem)))
+            return
+        if body:
+            self._pieces.append(body)
+            self._waiting_bytes += len(body)
+            if self._waiting_bytes > HIGH_WATER and not self._paused and self._transport:
+                self._paused = True
+                self._transport.pause_reading()
+        if body or parser.status or parser.done:
+            self._wake()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        parser = self._parser
+        if parser and not parser.done and self._error is None:
+            try:
+                if exc:
+                    raise MalformedResponse(f"the connection broke: {exc}")
+                parser.eof()
+            except MalformedResponse as problem:
+                fresh = self.exchanges <= 1 or self._answered
+                self._error = Broken("closed", str(problem), fresh=fresh)
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._wake()
+
+    # ---- one exchange
+
+    def start(self, request: bytes, total: float | None, idle: float | None) -> None:
+        """Send a request. `total` seconds for the whole exchange, `idle` seconds between two arrivals."""
+        assert self._transport is not None
+        self._parser, self._error, self._answered = ResponseParser(), None, False
+        self._pieces, self._waiting_bytes = [], 0
+        self.exchanges += 1
+        self._heard = self._loop.time()
+        self._transport.write(request)
+        if total is not None or idle is not None:
+            self._guard(self._heard + total if total is not None else None, idle)
+
+    async def head(self) -> ResponseParser:
+        """Wait for status and headers. Raises Broken."""
+        parser = self._parser
+        assert parser is not None
+        while not parser.status:
+            await self._arrival()
+        return parser
+
+    async def read(self) -> bytes:
+        """Everything of the body that has arrived, waiting for some; empty at its end. Raises Broken."""
+        parser = self._parser
+        assert parser is not None
+        while not self._pieces:
+            if parser.done:
+                return b""
+            await self._arrival()
+        pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
+        if self._paused and self._transport:
+            self._paused = False
+            self._transport.resume_reading()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def forget(self) -> None:
+        """The exchange was a proxy's tunnel being opened: what follows is another conversation."""
+        self._parser, self.exchanges = None, 0
+
+    def finish(self) -> bool:
+        """End the exchange. True if the connection may be used again; else it is being closed."""
+        if self._watch:
+            self._watch.cancel()
+            self._watch = None
+        parser, self._parser, self._pieces = self._parser, None, []
+        good = parser is not None and parser.done and parser.reusable and self._error is None
+        if not good or self._closed.done():
+            self.abort()
+            return False
+        self.idle_since = self._loop.time()
+        return True
+
+    async def closed(self) -> None:
+        """Wait until the socket is closed. Only after `abort` or a `finish` that said False."""
+        await asyncio.shield(self._closed)
+
+    def abort(self) -> None:
+        """Close at once, unsent bytes included. The socket is gone a turn of the loop later."""
+        if self._transport:
+            self._transport.abort()
+
+    def fail(self, error: Broken) -> None:
+        if self._error is None:
+            self._error = error
+        self.abort()
+        self._wake()
+
+    @property
+    def usable(self) -> bool:
+        """Whether an idle connection is still worth trying."""
+        if self._closed.done() or self._transport is None or self._transport.is_closing():
+            return False
+        return self._loop.time() - self.idle_since < IDLE_SECONDS
+
+    async def _arrival(self) -> None:
+        if self._error:
+            raise self._error
+        if self._closed.done():
+            raise Broken("closed", "the connection is closed", fresh=self.exchanges <= 1)
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        if self._error:
+            raise self._error
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _guard(self, deadline: float | None, idle: float | None) -> None:
+        """One timer for both bounds: it looks when the nearer one was hit and sets itself again if not."""
+        quiet = self._heard + idle if idle is not None else None
+        due = min(at for at in (deadline, quiet) if at is not None)
+        if due <= self._loop.time():
+            what = "no answer in time" if due == deadline else f"nothing came for {idle:g} s"
+            self.fail(Broken("timeout", what))
+            return
+        self._watch = self._loop.call_at(due, self._guard, deadline, idle)
+
+
+class Pool:
+    """Idle connections of one event loop, by origin. Not shared between loops or threads."""
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tls = tls
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._open: set[Connection] = set()
+
+    async def take(self, origin: Origin, timeout: float, *, new: bool = False) -> Connection:
+        """An idle connection, the youngest first, or a new one (`new`: always).
+
+        Raises OSError (with ssl.SSLError), TimeoutError after `timeout` seconds, or Broken if a proxy says no.
+        """
+        idle = self._idle.get(origin)
+        while idle and not new:
+            connection = idle.pop()
+            if connection.usable:
+                return connection
+            self._drop(connection)
+        async with asyncio.timeout(timeout):
+            connection = await connect(self._loop, origin, self._tls)
+        self._open.add(connection)
+        return connection
+
+    async def give(self, origin: Origin, connection: Connection) -> None:
+        """End the exchange: keep the connection if it is clean, else close it before returning."""
+        if connection.finish():
+            idle = self._idle.setdefault(origin, [])
+            if idle and not idle[0].usable:
+                self._drop(idle.pop(0))
+            if len(idle) < IDLE_LIMIT:
+                idle.append(connection)
+                return
+        self._drop(connection)
+        await connection.closed()
+
+    def _drop(self, connection: Connection) -> None:
+        connection.abort()
+        self._open.discard(connection)
+
+    async def close(self) -> None:
+        """Close every connection, also those in use."""
+        open_ones, self._open, self._idle = self._open, set(), {}
+        for connection in open_ones:
+            connection.abort()
+        for connection in open_ones:
+            await connection.closed()
+
+
+async def connect(
+    loop: asyncio.AbstractEventLoop, origin: Origin, tls: Callable[[], ssl.SSLContext]
+) -> Connection:
+    """A new connection: TCP, the proxy's tunnel where there is one, TLS. Cancelling closes the socket."""
+    if origin.proxy is None:
+        context = tls() if origin.secure else None
+        # Racing address families costs tasks and buys nothing where there is one address.
+        race = None if origin.host.replace(".", "").isdigit() or ":" in origin.host else 0.25
+        _, connection = await loop.create_connection(
+            lambda: Connection(loop), origin.host, origin.port, ssl=context, happy_eyeballs_delay=race
+        )
+        return connection
+    host, port, credentials = origin.proxy
+    transport, connection = await loop.create_connection(lambda: Connection(loop), host, port)
+    if not origin.secure:
+        return connection
+    try:
+        await _tunnel(connection, origin, credentials)
+        secured = await loop.start_tls(transport, connection, tls(), server_hostname=origin.host)
+        assert secured is not None
+        connection.connection_made(secured)
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+async def _tunnel(connection: Connection, origin: Origin, credentials: str) -> None:
+    """CONNECT (RFC 9110, section 9.3.6). The proxy sees the host name and nothing of what is said."""
+    where = f"{f'[{origin.host}]' if ':' in origin.host else origin.host}:{origin.port}"
+    fields = {"Proxy-Authorization": credentials} if credentials else {}
+    connection.start(request_head("CONNECT", where, where, fields, None), None, None)
+    answer = await connection.head()
+    if not 200 <= answer.status < 300:
+        raise Broken("proxy", f"the proxy answered {answer.status} to CONNECT {where}")
+    connection.forget()

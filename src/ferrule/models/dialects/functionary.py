@@ -1,0 +1,36 @@
+"""Functionary 3.2: `>>>all` before text, `>>>name` and JSON below it for a call.
+
+The prompt ends with the first `>>>`, so a reply may begin with the name alone; that is read as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferrule.core.calls import Call
+
+from . import jsonish
+from .form import Ending, Form, Found, Parsed, Tools
+
+_NEXT = r"(?=>>>[A-Za-z_][\w.:-]{0,63}\n)"
+
+
+def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    name = opener[3:].strip()
+    value = jsonish.value_at(body, 0)
+    if value is None or not isinstance(value[0], dict):
+        if ending is Ending.CLOSED:
+            return None
+        return Parsed([Found(name, body.strip(), cut=ending is Ending.OPEN)])
+    call = Found(name, jsonish.arguments(value[0]), tuple(value[2]))
+    if ending is Ending.OPEN:
+        return Parsed([call], rest=value[1])
+    return Parsed([call, body[value[1] :]] if body[value[1] :].strip() else [call])
+
+
+FORM = Form("functionary", r">>>[A-Za-z_][\w.:-]{0,63}\n(?=\{)", lambda _: _NEXT, _read)
+
+
+def render(calls: Sequence[Call]) -> str:
+    """Functionary 3.2."""
+    return "\n".join(f">>>{call.tool}\n{call.arguments}" for call in calls)

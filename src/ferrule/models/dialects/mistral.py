@@ -1,0 +1,56 @@
+"""Mistral's bracket tokens.
+
+    [TOOL_CALLS][{"name": "f", "arguments": {…}, "id": "…"}]        v3, Nemo, Small 2409 to 3.1
+    [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]g[CALL_ID]abc[ARGS]{…}         v11 and later (Magistral, Devstral, 3.2)
+
+Nothing closes a call: it ends with its JSON. Source: mistral-common's tokenizers and the chat templates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ferrule.core.calls import Call
+
+from . import jsonish
+from .form import Ending, Form, Found, Parsed, Tools
+from .pythonic import render_json_list
+from .shapes import read_json
+
+_HEAD = re.compile(r"\s*([A-Za-z_][\w.:/-]*)\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(\[ARGS\])?\s*(?=\{|\[|\Z|\")")
+
+
+def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    text = body.lstrip()
+    if text.startswith(("[{", "{", "[ {", "[\n")):
+        return read_json(body, ending)
+    head = _HEAD.match(body)
+    if head is None:
+        return None
+    name, at = head.group(1), head.end()
+    value = jsonish.value_at(body, at)
+    if value is not None and isinstance(value[0], (dict, str)):
+        parsed = Parsed([Found(name, jsonish.arguments(value[0]), tuple(value[2]))])
+        if ending is Ending.OPEN:
+            parsed.rest = value[1]
+        elif body[value[1] :].strip():
+            parsed.items.append(body[value[1] :])
+        return parsed
+    if ending is Ending.CLOSED or (not head.group(2) and not body[at:].startswith("{")):
+        return None
+    text = body[at:].strip()
+    return Parsed([Found(name, text, cut=ending is Ending.OPEN)]) if text else None
+
+
+FORM = Form("mistral", r"\[TOOL_CALLS\]", lambda _: r"(?=\[TOOL_CALLS\])", _read)
+
+
+def render_list(calls: Sequence[Call]) -> str:
+    """The older form."""
+    return f"[TOOL_CALLS]{render_json_list(calls)}"
+
+
+def render_args(calls: Sequence[Call]) -> str:
+    """The newer form."""
+    return "".join(f"[TOOL_CALLS]{call.tool}[ARGS]{call.arguments}" for call in calls)

@@ -1,0 +1,215 @@
+"""Calls written as Python: `[f(a=1), g(b="x")]`, `f(a=1)`, `result = f(a=1)`, `print(f(a=1))`.
+
+Read with `ast`, literals only: nothing is evaluated. JSON's `true`, `false` and `null` are understood.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ferrule.core.calls import Call
+
+from . import jsonish
+from .form import Ending, Found, Parsed, Tools
+from .scan import balanced_end
+
+LOOKS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
+_LARGEST = 200_000
+_KEYWORDS = frozenset(keyword.kwlist)
+_JSON_NAMES: dict[str, Any] = {"true": True, "false": False, "null": None}
+_HEAD = re.compile(r"\[?\s*([A-Za-z_][\w.]*)\s*\(")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_PREFIX = ("default_api.", "functions.", "tools.")
+
+
+class _NotLiteral(ValueError):
+    """Something that would have to be run."""
+
+
+def read_python(text: str, tools: Tools) -> list[Found] | None:
+    """The calls that a text of Python consists of, or None if anything else is in it."""
+    tree = _tree(text)
+    if tree is None or not tree.body:
+        return None
+    found: list[Found] = []
+    for statement in tree.body:
+        value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+        if value is None:
+            return None
+        calls = list(_calls(value))
+        if not calls:
+            return None
+        found += [_found(call, text, tools) for call in calls]
+    return None if any(not call.tool for call in found) else found
+
+
+def _tree(text: str) -> ast.Module | None:
+    if len(text) > _LARGEST:
+        return None
+    try:
+        with warnings.catch_warnings():
+            # A pattern such as "\d" draws a SyntaxWarning; it is the model's text, not our code.
+            warnings.simplefilter("ignore")
+            return ast.parse(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _calls(node: ast.expr) -> Iterator[ast.Call]:
+    if isinstance(node, (ast.List, ast.Tuple)):
+        for element in node.elts:
+            inner = list(_calls(element))
+            if not inner:
+                yield ast.Call(ast.Constant(None), [], [])
+            yield from inner
+    elif isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id == "print" and len(node.args) == 1:
+            yield from _calls(node.args[0])
+        else:
+            yield node
+
+
+def _found(call: ast.Call, text: str, tools: Tools) -> Found:
+    name = _name(call.func)
+    try:
+        values, repairs = _arguments(call, name, tools)
+    except _NotLiteral:
+        source = ast.get_source_segment(text.strip(), call) or text
+        return Found(name, source[source.find("(") :])
+    return Found(name, jsonish.encode(values), repairs)
+
+
+def _name(func: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(func, ast.Attribute):
+        parts.append(func.attr)
+        func = func.value
+    if not isinstance(func, ast.Name):
+        return ""
+    name = ".".join([func.id, *reversed(parts)])
+    for prefix in _PREFIX:
+        name = name.removeprefix(prefix)
+    return name.removesuffix(".call")
+
+
+def _arguments(call: ast.Call, name: str, tools: Tools) -> tuple[dict[str, Any], tuple[str, ...]]:
+    values: dict[str, Any] = {}
+    for named in call.keywords:
+        value = _literal(named.value)
+        if named.arg is not None:
+            values[named.arg] = value
+        elif isinstance(value, dict):
+            values.update(value)  # pyright: ignore[reportUnknownArgumentType]: keys were made text by _literal
+        else:
+            raise _NotLiteral
+    if not call.args:
+        return values, ()
+    free = [parameter for parameter in tools.parameters(name) if parameter not in values]
+    if len(call.args) > len(free):
+        raise _NotLiteral
+    placed = dict(zip(free, map(_literal, call.args), strict=False))
+    said = ", ".join(f"`{parameter}`" for parameter in placed)
+    return placed | values, (f"values without names were taken as {said}",)
+
+
+def _literal(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=str() | int() | float() | None) if node.value not in (
+            float("inf"),
+            -float("inf"),
+        ):
+            return node.value
+        case ast.Name(id=name) if name in _JSON_NAMES:
+            return _JSON_NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return [_literal(element) for element in elements]
+        case ast.Dict(keys=keys, values=values):
+            return {_key(key): _literal(value) for key, value in zip(keys, values, strict=True)}
+        case _:
+            raise _NotLiteral
+
+
+def _key(node: ast.expr | None) -> str:
+    value = _literal(node) if node is not None else None
+    if not isinstance(value, str):
+        raise _NotLiteral
+    return value
+
+
+def read_pythonic(body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    """A pythonic list between marks, or a call after a mark."""
+    text = body.strip()
+    if not LOOKS.match(text):
+        return None
+    found = read_python(text, tools)
+    if found is not None:
+        return Parsed(list[Found | str](found))
+    if ending is Ending.CLOSED:
+        return None
+    end = balanced_end(text, 0 if text[0] == "[" else text.find("("))
+    if ending is Ending.OPEN and end is not None and (found := read_python(text[:end], tools)):
+        return Parsed(list[Found | str](found), rest=len(body) - len(body.lstrip()) + end)
+    return _broken(text, ending)
+
+
+def _broken(text: str, ending: Ending) -> Parsed | None:
+    head = _HEAD.match(text)
+    if head is None:
+        return None
+    name = head.group(1).removesuffix(".call")
+    return Parsed([Found(name, text[head.end() - 1 :], cut=ending is Ending.OPEN)])
+
+
+def cut_python(text: str, tools: Tools) -> list[Found] | None:
+    """The call in which a pythonic reply ended; only for a tool on offer."""
+    head = _HEAD.match(text.strip())
+    if head is None or not tools.near(head.group(1)):
+        return None
+    parsed = _broken(text.strip(), Ending.OPEN)
+    return parsed.calls if parsed else None
+
+
+def render_python(call: Call) -> str | None:
+    """A call as Python, or None if its name or its arguments cannot be written so."""
+    decoded = jsonish.strict(call.arguments)
+    values = jsonish.as_object(decoded[0]) if decoded else None
+    if values is None or not _IDENTIFIER.fullmatch(call.tool) or call.tool == "print":
+        return None
+    if any(part in _KEYWORDS for part in call.tool.split(".")) or call.tool.endswith(".call"):
+        return None
+    if call.tool.startswith(_PREFIX):
+        return None
+    named = {k: v for k, v in values.items() if k.isidentifier() and k.isascii() and k not in _KEYWORDS}
+    parts = [f"{key}={value!r}" for key, value in named.items()]
+    others = {k: v for k, v in values.items() if k not in named}
+    if others:
+        parts.append(f"**{others!r}")
+    return f"{call.tool}({', '.join(parts)})"
+
+
+def render_pythonic(calls: Sequence[Call]) -> str:
+    """`[f(a=1), g()]`, or a JSON list where Python has no way to write it."""
+    written = [render_python(call) for call in calls]
+    if any(part is None for part in written):
+        return render_json_list(calls)
+    return f"[{', '.join(part for part in written if part)}]"
+
+
+def render_json_list(calls: Sequence[Call], *, key: str = "arguments") -> str:
+    """`[{"name": …, "arguments": {…}}]`."""
+    return f"[{', '.join(render_json(call, key=key) for call in calls)}]"
+
+
+def render_json(call: Call, *, key: str = "arguments") -> str:
+    """`{"name": …, "arguments": {…}}`; arguments that are not JSON go as a string."""
+    whole = jsonish.strict(call.arguments)
+    valid = whole is not None and not call.arguments[whole[1] :].strip() and isinstance(whole[0], dict)
+    shown = call.arguments if valid else jsonish.encode(call.arguments)
+    return f'{{"name": {jsonish.encode(call.tool)}, "{key}": {shown}}}'

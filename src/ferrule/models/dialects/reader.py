@@ -1,0 +1,453 @@
+"""Reads a reply: prose, reasoning and calls, told apart while the text arrives.
+
+Decisions depend on the text alone: what comes out is the same however the stream was cut. Text is read
+once; a reader holds back only what may be the beginning of a mark (at most `LONGEST` characters)
+and whole regions whose end decides what they are.
+
+What a reply cannot tell: an example of a call in plain text, marked as calls are marked, is read as a call.
+In back-ticks, or in fenced blocks beside others, it is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from ferrule.core.calls import Call
+
+from . import fences, harmony, reasoning
+from .form import LONGEST, Dialect, Form, Found, Tools
+from .prose import Prose
+from .region import (
+    Bare,
+    Candidate,
+    Gap,
+    Headless,
+    Item,
+    Marked,
+    Problem,
+    Region,
+    Thinking,
+    Thought,
+    TurnEnd,
+)
+from .registry import ALL
+
+_MOST_LITERALS = 32
+"""Regions that turned out to be prose, after which only marked calls are looked for."""
+_LINE = 240
+"""Characters in which an inline code span or a fence's opening line must end."""
+
+_TURN_ENDS = (
+    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|call|eot|END_OF_TURN_TOKEN|im_start)\|>"
+    r"|<｜end▁of▁sentence｜>|<end_of_turn>|<turn\|>|<\|tool_response>|<\|end_of_msg\|>"
+)
+_NOISE = (
+    r"<\|(?:START|END)_(?:RESPONSE|TEXT)\|>|\]<\]minimax\[>\[|"
+    r"<\|(?:open|close)\|>(?:response|message)<\|sep\|>|<\|CHATBOT_TOKEN\|>|<\|START_OF_TURN_TOKEN\|>|>>>all\n"
+)
+_STRAY = (
+    r"\s*(?:</(?:antml:|minimax:|seed:|[|｜]{1,2} ?DSML ?[|｜]{1,2} ?)?"
+    r"(?:tool_calls?|function_calls?|function|calls|TOOLCALL)>|<\|/tool_calls?\|>|</s>"
+    r"|<[|｜]tool(?:[▁_ ]|\\_)calls?(?:(?:[▁_ ]|\\_)section)?(?:[▁_ ]|\\_)end[|｜]>|<\|END_ACTION\|>)"
+)
+_STRAY_MORE = re.compile(r"\s*(?:<[^<>\n]{0,48})?\Z")
+_STRAY_MARK = re.compile(_STRAY)
+
+_PARTIAL = re.compile(
+    r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+|^[ \t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
+    r"|\](?:<(?:\](?:m[a-z]*(?:\[>?)?)?)?)?|f(?:u(?:n(?:c(?:t(?:o(?:o(?:ls?)?)?)?)?)?)?)?"
+    r"|<\|(?:action_start|open|close|start)\|>\s?[a-z]{0,10}(?:<[^<>\n]{0,20})?|<\|channel>[a-z]{0,7})\Z",
+    re.MULTILINE,
+)
+"""The end of a text that may be the beginning of a mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reply says: its text, its calls (without ids), its reasoning, and what was odd about it.
+
+    `dialect` names the form that the first call had; it is empty if there is none.
+    """
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    problems: tuple[str, ...] = ()
+    dialect: str = ""
+
+
+@cache
+def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
+    """Everything that may open a region. Alternatives are named: `form3`, `think`, `tick` …"""
+    parts = [f"(?P<form{index}>{form.opens})" for index, form in enumerate(forms)]
+    parts += [
+        f"(?P<think>{reasoning.OPENS})",
+        f"(?P<lone>{reasoning.LONE})",
+        f"(?P<header>{harmony.HEADER})",
+        f"(?P<turn>{_TURN_ENDS})",
+        f"(?P<noise>{_NOISE})",
+        r"(?P<bare>^[ \t]{0,8}(?=\{[\"'\s]))",
+        r"(?P<tick>`+)",
+    ]
+    if fenced:
+        parts.append(r"(?P<tilde>^[ \t]{0,8}~{3,20})")
+    return re.compile("|".join(parts), re.MULTILINE)
+
+
+class Reader:
+    """Takes a reply in pieces of any size and gives out prose as soon as it is certain.
+
+    `dialects`: the ones to understand (all of them if None). `tools` names what is on offer, or maps names
+    to their schemas: then the types of values written as text are known, and forms that
+    other text may have by chance count only for these names. `fenced` False takes fenced blocks for text.
+    `marked`: only calls between marks count; fenced and bare ones are text.
+    `thinking`: the reply starts inside reasoning; nothing is given out until that ends.
+
+    What `feed` gave out is the beginning of `Reading.text`, except when a closing tag
+    shows that all of it was reasoning.
+    """
+
+    def __init__(
+        self,
+        dialects: Sequence[Dialect] | None = None,
+        *,
+        tools: Collection[str] = (),
+        fenced: bool = True,
+        marked: bool = False,
+        thinking: bool = False,
+    ) -> None:
+        self._dialects = dialects = ALL if dialects is None else dialects
+        self._forms = tuple(dict.fromkeys(form for dialect in dialects for form in dialect.forms))
+        self._tools = Tools(tools)
+        self._mark = _marks(self._forms, fenced)
+        self._open_by: dict[str, Callable[[str, str, bool], bool]] = {
+            "think": self._open_think,
+            "lone": self._open_lone,
+            "header": self._open_header,
+            "turn": self._open_turn,
+            "noise": self._open_noise,
+            "bare": self._open_bare,
+            "tick": self._open_tick,
+            "tilde": self._open_tilde,
+        }
+        self.remainder = ""
+        """What `finish` added to the text that `feed` had given out."""
+        self._pieces: list[str] = []
+        self._fed = 0
+        self._rest = ""
+        self._last = "\n"
+        self._line_blank = True
+        self._literals = 0
+        self._fences = fenced
+        self._thought = False
+        self._marked = marked or not self._forms
+        self._region: Region | None = Headless() if thinking else None
+        self._form_name = ""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._prose = Prose()
+        self._calls: list[Found] = []
+        self._thoughts: list[str] = []
+        self._problems: list[str] = []
+        self._waiting: list[tuple[Item, str]] = []
+        self._all_fences_call = True
+        self._after_call = False
+        self._head = True
+        self._dialect = ""
+
+    # ---- outside
+
+    def feed(self, piece: str) -> str:
+        """More of the reply. Returns the text that is certain by now and was not returned before."""
+        self._pieces.append(piece)
+        self._fed += len(piece)
+        self._rest += piece
+        self._run(end=False)
+        return self._prose.take()
+
+    def finish(self, *, cut: bool = False) -> Reading:
+        """The whole reply. `cut`: the model was stopped at its output limit. Call this once."""
+        self._run(end=True)
+        self._settle_fences()
+        if cut:
+            self._calls = [
+                call if call.unmarked is None else Found(call.tool, call.unmarked, cut=True)
+                for call in self._calls
+            ]
+        text = self._prose.finish()
+        self.remainder = self._prose.take()
+        problems = [*self._problems]
+        for call in self._calls:
+            problems += [f"repaired: {repair} in the call to `{call.tool}`" for repair in call.repairs]
+            if call.cut:
+                problems.append(f"the call to `{call.tool}` was cut off")
+        if cut and not any(call.cut for call in self._calls):
+            problems.append("the reply was cut at the model's output limit")
+        return Reading(
+            text,
+            tuple(Call("", call.tool, call.arguments) for call in self._calls),
+            "\n\n".join(thought for thought in self._thoughts if thought),
+            tuple(problems),
+            self._dialect,
+        )
+
+    @property
+    def held(self) -> str:
+        """What will be looked at again with the next piece: never more than a mark or a line's beginning."""
+        return self._rest
+
+    # ---- the walk through the text
+
+    def _run(self, *, end: bool) -> None:
+        while self._scan(end) if self._region is None else self._collect(end):
+            pass
+
+    def _collect(self, end: bool) -> bool:
+        assert self._region is not None
+        piece, self._rest = self._rest, ""
+        outcome = self._region.feed(piece, end)
+        if outcome is None:
+            return False
+        self._literals += outcome.literal
+        for item in outcome.items:
+            self._hear(item)
+            if isinstance(item, str):
+                self._pass(item)
+        self._fences = self._fences and outcome.fences
+        if outcome.done:
+            self._region, self._rest = None, outcome.rest
+        return outcome.done
+
+    def _scan(self, end: bool) -> bool:
+        """Prose up to the next mark. True: something opened, or there is more to look at."""
+        if self._after_call and not self._skip_strays(end):
+            return False
+        if self._head and self._opens_bare():
+            return True
+        text = self._last + self._rest
+        match = self._mark.search(text, 1)
+        if match is None or (match.end() >= len(text) and not end):
+            keep = len(text) if end else min(match.start() if match else len(text), self._certain(text))
+            self._say(text[1:keep], text[keep:])
+            return False
+        self._say(text[1 : match.start()], text[match.start() :])
+        kind, mark, rest = match.lastgroup or "", match.group(), text[match.end() :]
+        if kind.startswith("form"):
+            form = self._forms[int(kind[4:])]
+            return self._begin(Marked(form, mark, self._tools), rest, form.name)
+        return self._open_by[kind](mark, rest, end)
+
+    @staticmethod
+    def _certain(text: str) -> int:
+        """How much of a text is prose whatever follows."""
+        partial = _PARTIAL.search(text, max(1, len(text) - LONGEST))
+        return partial.start() if partial else len(text)
+
+    def _skip_strays(self, end: bool) -> bool:
+        """Closing tags that nothing opened, right after a call. False: wait for more text."""
+        while stray := _STRAY_MARK.match(self._rest):
+            self._rest = self._rest[stray.end() :]
+        if not end and _STRAY_MORE.match(self._rest):
+            return False
+        self._after_call = False
+        return True
+
+    def _opens_bare(self) -> bool:
+        """Whether the reply begins with what may be a value without marks."""
+        blank = len(self._rest) - len(self._rest.lstrip())
+        start = self._rest[blank : blank + 1]
+        named = bool(self._tools) and (start.isalpha() or start == "_")
+        if self._marked:
+            return False
+        second = self._rest[blank + 1 : blank + 2]
+        if not start or not (start in "{[" or named) or (start == "[" and (not second or second.isupper())):
+            return False
+        self._say(self._rest[:blank], self._rest[blank:])
+        self._head = False
+        return self._begin(Bare(self._tools, head=True), self._rest, "bare")
+
+    def _say(self, text: str, rest: str) -> None:
+        """Prose, and what is left to look at."""
+        if text:
+            self._hear(text)
+            self._pass(text)
+        self._rest = rest
+
+    def _pass(self, text: str) -> None:
+        """Remember how the text before the next mark ends."""
+        newline = text.rfind("\n")
+        self._last = text[-1:] or self._last
+        self._line_blank = (newline >= 0 or self._line_blank) and not text[newline + 1 :].strip()
+        self._head = self._head and not text.strip()
+
+    # ---- what marks open
+
+    def _begin(self, region: Region, rest: str, name: str = "") -> bool:
+        self._region, self._rest, self._form_name = region, rest, name
+        self._line_blank, self._last = True, ">"
+        return True
+
+    def _literally(self, mark: str, rest: str) -> bool:
+        self._say(mark, rest)
+        return bool(rest)
+
+    def _wait(self, text: str) -> bool:
+        self._rest = text
+        return False
+
+    def _open_think(self, mark: str, rest: str, end: bool) -> bool:
+        if not self._line_blank or self._literals >= _MOST_LITERALS:
+            return self._literally(mark, rest)
+        head = self._prose.empty and not self._calls and not self._waiting
+        return self._begin(Thinking(mark, head=head), rest)
+
+    def _open_lone(self, mark: str, rest: str, end: bool) -> bool:
+        """A closing tag whose opening one is missing: all so far was reasoning."""
+        self._rest = rest
+        if self._thought:
+            self._hear(Gap())
+            return True
+        before = "".join(self._pieces)[: self._fed - len(rest) - len(mark)]
+        self._clear()
+        self._hear(Thought(before.strip()))
+        return True
+
+    def _open_header(self, mark: str, rest: str, end: bool) -> bool:
+        """Harmony: a header says to whom the message goes."""
+        stop = rest.find("<|message|>")
+        if stop < 0 and not end and len(rest) <= _LINE:
+            return self._wait(mark + rest)
+        if stop < 0 or stop > _LINE:
+            return self._literally(mark, rest)
+        header, rest = rest[: stop + len("<|message|>")], rest[stop + len("<|message|>") :]
+        channel, tool = harmony.route(mark + header)
+        if tool:
+            region = Marked(harmony.CALL, f"{mark} to={tool}", self._tools, said=mark + header)
+            return self._begin(region, rest, "harmony")
+        self._hear(Gap())
+        if channel == "analysis":
+            return self._begin(Thinking(mark, head=True, closes=harmony.ENDS), rest)
+        self._rest, self._last, self._line_blank = rest, "\n", True
+        return True
+
+    def _open_turn(self, mark: str, rest: str, end: bool) -> bool:
+        self._rest = rest
+        self._hear(TurnEnd(mark))
+        return True
+
+    def _open_noise(self, mark: str, rest: str, end: bool) -> bool:
+        self._rest = rest
+        self._hear(Gap())
+        return True
+
+    def _open_bare(self, mark: str, rest: str, end: bool) -> bool:
+        if self._marked or self._literals >= _MOST_LITERALS:
+            return self._literally(mark + rest[:1], rest[1:])
+        return self._begin(Bare(self._tools, head=False), mark + rest, "bare")
+
+    def _open_tick(self, mark: str, rest: str, end: bool) -> bool:
+        """A run of back-ticks: a fenced block, code in a line, or nothing."""
+        line, newline, _ = rest.partition("\n")
+        if not (newline or end) and mark not in rest and len(rest) <= _LINE:
+            return self._wait(mark + rest)
+        if len(mark) >= 3 and self._fences:
+            opened = self._open_fence(mark, line, rest, bool(newline) or end)
+            if opened is not None:
+                return opened
+        close = re.search(rf"(?<!`){mark}(?!`)", line[: 4 * _LINE])
+        if close is None:
+            return self._literally(mark, rest)
+        if close.end() == len(rest) and not end:
+            return self._wait(mark + rest)
+        return self._literally(mark + rest[: close.end()], rest[close.end() :])
+
+    def _open_fence(self, mark: str, line: str, rest: str, whole: bool) -> bool | None:
+        """As `_open_tick`; None: this opens no block."""
+        if not whole and (mark in line or len(line) <= _LINE):
+            return self._wait(mark + rest)
+        if mark in line:
+            if self._marked:
+                return None
+            block = fences.inline(mark, line, self._tools, self._nested)
+            if block is not None:
+                self._hear(block)
+                self._rest = rest[len(line) :]
+            return True if block is not None else None
+        if not self._line_blank and not re.fullmatch(r"\w*[ \t\r]*", line):
+            return None
+        opening = rest[: len(line) + 1]
+        block = fences.Fence(mark, opening, self._tools, self._nested, plain=self._marked)
+        return self._begin(block, rest[len(opening) :], "fenced")
+
+    def _open_tilde(self, mark: str, rest: str, end: bool) -> bool:
+        newline = rest.find("\n")
+        if newline < 0 and not end and len(rest) <= _LINE:
+            return self._wait(mark + rest)
+        if newline < 0 or not self._fences:
+            return self._literally(mark, rest)
+        self._say(mark[: -len(mark.lstrip())], rest)
+        opening = rest[: newline + 1]
+        block = fences.Fence(mark.lstrip(), opening, self._tools, self._nested, plain=self._marked)
+        return self._begin(block, rest[newline + 1 :], "fenced")
+
+    def _nested(self, text: str) -> tuple[Found, ...]:
+        inner = Reader(self._dialects, tools=self._tools.given, fenced=False)
+        inner.feed(text)
+        reading = inner.finish()
+        if reading.text.strip() or reading.reasoning or reading.dialect == "bare":
+            return ()
+        return tuple(inner._calls)
+
+    # ---- what is heard
+
+    def _hear(self, item: Item) -> None:
+        if isinstance(item, Candidate):
+            if item.calls is not None and self._all_fences_call:
+                self._waiting.append((item, "fenced"))
+                return
+            if item.calls is None:
+                self._release_fences()
+            self._settle(item.raw, "")
+        elif self._waiting:
+            self._waiting.append((item, self._form_name))
+        else:
+            self._settle(item, self._form_name)
+
+    def _settle(self, item: Item, name: str) -> None:
+        match item:
+            case str():
+                self._prose.say(item)
+            case Found():
+                self._dialect = self._dialect or name
+                self._calls.append(item)
+                self._prose.take_out()
+                self._after_call, self._head = True, False
+            case Thought(text):
+                self._thought = True
+                self._thoughts.append(text)
+                self._prose.take_out()
+            case Problem(text):
+                self._problems.append(text)
+            case Gap():
+                self._prose.take_out()
+            case TurnEnd(token):
+                self._prose.end_token(token)
+            case Candidate():
+                for call in item.calls or ():
+                    self._settle(call, "fenced")
+
+    def _release_fences(self) -> None:
+        """A block that is no call: then none of the others is one either."""
+        self._all_fences_call = False
+        waiting, self._waiting = self._waiting, []
+        for item, name in waiting:
+            self._settle(item.raw if isinstance(item, Candidate) else item, name)
+
+    def _settle_fences(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for item, name in waiting:
+            self._settle(item, name)

@@ -1,0 +1,282 @@
+"""Which family of models writes which dialect. Adding a dialect is one file and one row here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ferrule.core.calls import Call
+
+from . import functionary, gemma, harmony, markup, mistral, sections, tagged
+from .form import Dialect
+from .pythonic import render_json, render_json_list, render_python, render_pythonic
+
+
+def _tagged_json(calls: Sequence[Call]) -> str:
+    return "\n".join(f"<tool_call>\n{render_json(call)}\n</tool_call>" for call in calls)
+
+
+def _llama(calls: Sequence[Call]) -> str:
+    return "; ".join(render_json(call, key="parameters") for call in calls)
+
+
+def _tool_code(calls: Sequence[Call]) -> str:
+    written = [render_python(call) for call in calls]
+    if any(line is None for line in written):
+        return f"```tool_code\n{render_pythonic(calls)}\n```"
+    return "```tool_code\n" + "\n".join(line for line in written if line) + "\n```"
+
+
+def _cohere(calls: Sequence[Call]) -> str:
+    inner = ",\n".join(
+        f'    {{"tool_call_id": "{index}", "tool_name"' + render_json(call, key="parameters")[7:]
+        for index, call in enumerate(calls)
+    )
+    return f"<|START_ACTION|>[\n{inner}\n]<|END_ACTION|>"
+
+
+def _fenced(calls: Sequence[Call]) -> str:
+    return "\n".join(f"```json\n{render_json(call)}\n```" for call in calls)
+
+
+_JSON = '{"name": "<tool>", "arguments": {<arguments as JSON>}}'
+
+HERMES = Dialect(
+    "hermes",
+    ("hermes", "qwen", "qwq", "smollm", "jamba", "exaone", "granite-4", "granite4", "ernie", "nous"),
+    tagged.FORMS,
+    _tagged_json,
+    f"<tool_call>\n{_JSON}\n</tool_call>",
+)
+QWEN_XML = Dialect(
+    "qwen-xml",
+    ("qwen3-coder", "qwen3coder", "qwen3.5", "qwen3.6", "qwen3.8", "nemotron-3", "nemotron3", "step-3.5"),
+    tagged.FORMS,
+    markup.render_functions,
+    "<tool_call>\n<function=<tool>>\n<parameter=<name>>\n<value>\n</parameter>\n</function>\n</tool_call>",
+)
+SEED = Dialect(
+    "seed",
+    ("seed-oss", "seed_oss"),
+    tagged.FORMS,
+    lambda calls: markup.render_functions(calls, "seed:tool_call"),
+    "<seed:tool_call>\n<function=<tool>>\n<parameter=<name>><value></parameter>\n</function>\n</seed:tool_call>",
+)
+LLAMA = Dialect(
+    "llama",
+    ("llama-3", "llama3", "llama 3"),
+    (tagged.PYTHON_TAG, tagged.FUNCTION),
+    _llama,
+    '{"name": "<tool>", "parameters": {<arguments as JSON>}}',
+)
+PYTHONIC = Dialect(
+    "pythonic",
+    ("llama-4", "llama4", "toolace", "olmo"),
+    (tagged.PYTHON_START, tagged.PYTHON_TAG),
+    render_pythonic,
+    '[<tool>(<name>="<value>", <name>=<number>)]',
+)
+LFM = Dialect(
+    "lfm",
+    ("lfm2", "lfm-2"),
+    (tagged.LFM,),
+    lambda calls: f"<|tool_call_start|>{render_pythonic(calls)}<|tool_call_end|>",
+    '<|tool_call_start|>[<tool>(<name>="<value>")]<|tool_call_end|>',
+)
+MISTRAL = Dialect(
+    "mistral",
+    ("mistral", "mixtral", "ministral", "codestral", "pixtral", "nemo"),
+    (mistral.FORM,),
+    mistral.render_list,
+    f"[TOOL_CALLS][{_JSON}]",
+)
+MISTRAL_ARGS = Dialect(
+    "mistral-args",
+    ("magistral", "devstral", "mistral-small-3.2", "mistral-small3.2", "mistral-medium-3", "ministral-3"),
+    (mistral.FORM,),
+    mistral.render_args,
+    "[TOOL_CALLS]<tool>[ARGS]{<arguments as JSON>}",
+)
+DEEPSEEK = Dialect(
+    "deepseek",
+    ("deepseek",),
+    (sections.SECTION, *tagged.FORMS),
+    sections.render_deepseek,
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜><tool>\n```json\n{<arguments as JSON>}\n```"
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+)
+DEEPSEEK31 = Dialect(
+    "deepseek-3.1",
+    ("deepseek-v3.1", "deepseek-v31", "deepseek-v3-1"),
+    (sections.SECTION, *tagged.FORMS),
+    sections.render_deepseek31,
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜><tool><｜tool▁sep｜>{<arguments as JSON>}"
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+)
+DSML = Dialect(
+    "dsml",
+    ("deepseek-v3.2", "deepseek-v32", "deepseek-v4", "deepseek-v3-2"),
+    (*tagged.FORMS, sections.SECTION),
+    markup.render_dsml,
+    '<｜DSML｜function_calls>\n<｜DSML｜invoke name="<tool>">\n<｜DSML｜parameter name="<name>" string="true">'
+    "<value></｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+)
+GLM = Dialect(
+    "glm",
+    ("glm-4", "glm4", "glm-5", "glm5", "chatglm", "glm"),
+    tagged.FORMS,
+    markup.render_pairs,
+    "<tool_call><tool>\n<arg_key><name></arg_key>\n<arg_value><value></arg_value>\n</tool_call>",
+)
+KIMI = Dialect(
+    "kimi",
+    ("kimi-k2", "kimi", "moonshot"),
+    (sections.SECTION,),
+    sections.render_kimi,
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.<tool>:0<|tool_call_argument_begin|>"
+    "{<arguments as JSON>}<|tool_call_end|><|tool_calls_section_end|>",
+)
+KIMI3 = Dialect(
+    "kimi-3",
+    ("kimi-k3",),
+    (sections.XTML, sections.SECTION),
+    sections.render_xtml,
+    '<|open|>tools<|sep|><|open|>call tool="<tool>" index="1"<|sep|><|open|>argument key="<name>" '
+    'type="string"<|sep|><value><|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
+)
+HARMONY = Dialect(
+    "harmony",
+    ("gpt-oss", "gptoss"),
+    (harmony.CALL,),
+    harmony.render,
+    "<|channel|>commentary to=functions.<tool> <|constrain|>json<|message|>{<arguments as JSON>}<|call|>",
+)
+GEMMA = Dialect(
+    "gemma",
+    ("gemma-3", "gemma3", "gemma-2", "gemma2", "gemma"),
+    (),
+    _tool_code,
+    '```tool_code\n<tool>(<name>="<value>")\n```',
+)
+GEMMA4 = Dialect(
+    "gemma-4",
+    ("gemma-4", "gemma4"),
+    (gemma.GEMMA4,),
+    gemma.render_gemma4,
+    '<|tool_call>call:<tool>{<name>:<|"|><value><|"|>}<tool_call|>',
+)
+FUNCTION_GEMMA = Dialect(
+    "functiongemma",
+    ("functiongemma",),
+    (gemma.FUNCTION_GEMMA,),
+    gemma.render_function_gemma,
+    "<start_function_call>call:<tool>{<name>:<escape><value><escape>}<end_function_call>",
+)
+COHERE = Dialect(
+    "cohere",
+    ("command-r", "command-a", "c4ai", "cohere", "aya", "north"),
+    (tagged.ACTION,),
+    _cohere,
+    '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "<tool>", "parameters": {<arguments as JSON>}}]'
+    "<|END_ACTION|>",
+)
+GRANITE = Dialect(
+    "granite",
+    ("granite",),
+    tagged.FORMS,
+    lambda calls: f"<|tool_call|>{render_json_list(calls)}",
+    f"<|tool_call|>[{_JSON}]",
+)
+PHI = Dialect(
+    "phi",
+    ("phi-4", "phi4"),
+    (tagged.BARRED, tagged.FUNCTOOLS),
+    lambda calls: f"<|tool_call|>{render_json_list(calls)}<|/tool_call|>",
+    f"<|tool_call|>[{_JSON}]<|/tool_call|>",
+)
+MINIMAX = Dialect(
+    "minimax",
+    ("minimax",),
+    tagged.FORMS,
+    lambda calls: markup.render_invokes(calls, "minimax:tool_call"),
+    '<minimax:tool_call>\n<invoke name="<tool>">\n<parameter name="<name>"><value></parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+)
+INVOKE = Dialect(
+    "invoke",
+    ("claude",),
+    tagged.FORMS,
+    lambda calls: markup.render_invokes(calls, "function_calls"),
+    '<function_calls>\n<invoke name="<tool>">\n<parameter name="<name>"><value></parameter>\n</invoke>\n'
+    "</function_calls>",
+)
+INTERNLM = Dialect(
+    "internlm",
+    ("internlm",),
+    (tagged.PLUGIN,),
+    lambda calls: "\n".join(
+        f"<|action_start|><|plugin|>{render_json(call, key='parameters')}<|action_end|>" for call in calls
+    ),
+    '<|action_start|><|plugin|>{"name": "<tool>", "parameters": {<arguments as JSON>}}<|action_end|>',
+)
+HUNYUAN = Dialect(
+    "hunyuan",
+    ("hunyuan", "hy-"),
+    tagged.FORMS,
+    lambda calls: f"<tool_calls>{render_json_list(calls)}</tool_calls>",
+    f"<tool_calls>[{_JSON}]</tool_calls>",
+)
+NEMOTRON = Dialect(
+    "nemotron",
+    ("nemotron",),
+    tagged.FORMS,
+    lambda calls: f"<TOOLCALL>{render_json_list(calls)}</TOOLCALL>",
+    f"<TOOLCALL>[{_JSON}]</TOOLCALL>",
+)
+APERTUS = Dialect(
+    "apertus",
+    ("apertus",),
+    (tagged.APERTUS,),
+    lambda calls: "<|tools_prefix|>" + render_json_list(calls) + "<|tools_suffix|>",
+    '<|tools_prefix|>[{"<tool>": {<arguments as JSON>}}]<|tools_suffix|>',
+)
+FUNCTIONARY = Dialect(
+    "functionary",
+    ("functionary",),
+    (functionary.FORM, tagged.FUNCTION),
+    functionary.render,
+    ">>><tool>\n{<arguments as JSON>}",
+)
+FENCED = Dialect("fenced", (), (), _fenced, f"```json\n{_JSON}\n```")
+"""For models whose family is not known: every instruction-tuned model can write a JSON block."""
+
+ALL: tuple[Dialect, ...] = (
+    *(HERMES, QWEN_XML, SEED, LLAMA, PYTHONIC, LFM, MISTRAL, MISTRAL_ARGS, DEEPSEEK, DEEPSEEK31, DSML),
+    *(GLM, KIMI, KIMI3, HARMONY, GEMMA, GEMMA4, FUNCTION_GEMMA, COHERE, GRANITE, PHI, MINIMAX, INVOKE),
+    *(INTERNLM, HUNYUAN, NEMOTRON, APERTUS, FUNCTIONARY, FENCED),
+)
+
+_HEADLESS = re.compile(r"deepseek[-_.:]?r1|r1-distill|qwq|thinking|minimax[-_]?m2|reasoner")
+
+
+def for_model(name: str) -> tuple[Dialect, ...]:
+    """The dialects of a model by the longest family name within its name; `FENCED` if none is known.
+
+    The first one is what the model writes best.
+    """
+    plain = re.sub(r"[\s_]+", "-", name.lower())
+    matches = [
+        (len(family), -index, dialect)
+        for index, dialect in enumerate(ALL)
+        for family in dialect.families
+        if re.search(rf"(?<![a-z0-9]){re.escape(family)}", plain)
+    ]
+    if not matches:
+        return (FENCED,)
+    ranked = sorted(matches, key=lambda match: match[:2], reverse=True)
+    return tuple(dict.fromkeys(dialect for _, _, dialect in ranked))
+
+
+def starts_thinking(name: str) -> bool:
+    """Whether a model is known to begin its reply inside reasoning that its prompt opened."""
+    return bool(_HEADLESS.search(name.lower()))

@@ -1,0 +1,111 @@
+"""What a server's refusal means: HTTP answers and error objects to `ProviderError` with a stable code.
+
+Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `model_not_found`, `unauthorized`,
+`quota`, `rate_limited`, `http_<status>`, `provider` (an error inside an answer). The wording is
+matched because servers that call themselves compatible agree on no code; what matches nothing stays `http_<status>`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ferrule.core.errors import ProviderError
+
+from .outbound import json_object
+from .retry import RETRY_STATUS, parse_retry_after
+
+SHOWN = 500
+"""Characters of a server's own words in an error."""
+
+_OVERFLOW = re.compile(
+    r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too long|too many tokens"
+    r"|no user query found|input length .{0,40}exceeds|reduce the length",
+    re.I | re.S,
+)
+_TOOLS = re.compile(
+    r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? (is|are|param\w*).{0,40}"
+    r"(not (supported|allowed|available)|requires?)|does(n't| not) support tool|tool.{0,40}template"
+    r"|template.{0,60}tool|enable-auto-tool-choice|tool-call-parser|--jinja|unknown field.{0,10}tools"
+    r"|(extra|unexpected|unrecognized|unknown)[^.]{0,40}\btools\b",
+    re.I | re.S,
+)
+_CHOICE = re.compile(r"tool_?choice", re.I)
+_NO_MODEL = re.compile(
+    r"model.{0,120}(not found|does not exist|not exist|unknown)|model_not_found|invalid model", re.I | re.S
+)
+_QUOTA = re.compile(r"insufficient_quota|quota exceeded|billing|insufficient balance", re.I)
+
+
+def refusal(
+    who: str, status: int, headers: Mapping[str, str], body: bytes, *, tools: bool, now: float | None = None
+) -> ProviderError:
+    """The error for an HTTP answer that is no success. `who` names the model; `tools`: the request had some."""
+    words, code = _words(body)
+    retry_after = parse_retry_after(headers.get("retry-after"), time.time() if now is None else now)
+    error = _classified(who, status, words, code, tools=tools)
+    error.status = status
+    error.retry_after = retry_after
+    if status in range(300, 400):
+        error.hint = (
+            f"it points to `{headers.get('location', '')}`; redirects are not followed, set that address"
+        )
+    return error
+
+
+def error_inside(who: str, value: object, *, tools: bool) -> ProviderError:
+    """The error for an `error` object where an answer should be, also in the middle of a stream."""
+    words, code = _described(value)
+    error = _classified(who, 0, words, code, tools=tools)
+    error.retryable = False
+    return error
+
+
+def _classified(who: str, status: int, words: str, code: str, *, tools: bool) -> ProviderError:
+    said = f"{code} {words}"
+    shown = f"{who}: {words[:SHOWN]}" if words else f"{who} answered HTTP {status}"
+    if status == 413 or _OVERFLOW.search(said):
+        hint = "use a larger window (`num_ctx` on Ollama), start a new session, or send less"
+        return ProviderError(shown, code="context_overflow", hint=hint, retryable=False)
+    if status in (401, 403):
+        return ProviderError(
+            shown, code="unauthorized", hint="check the API key and its rights", retryable=False
+        )
+    if _QUOTA.search(said):
+        return ProviderError(
+            shown, code="quota", hint="check the account's plan and balance", retryable=False
+        )
+    if status != 429 and _NO_MODEL.search(said):
+        return ProviderError(shown, code="model_not_found", retryable=False)
+    if tools and status != 429 and _TOOLS.search(said):
+        hint = "the model can still call tools in text: `tools: constrained` or `tools: text`"
+        return ProviderError(shown, code="tools_unsupported", hint=hint, retryable=False)
+    if tools and status in (400, 422) and _CHOICE.search(said):
+        return ProviderError(shown, code="choice_unsupported", retryable=False)
+    if status == 429:
+        return ProviderError(shown, code="rate_limited", retryable=True)
+    if status == 404:
+        hint = "check the address: it usually ends in `/v1`"
+        return ProviderError(shown, code="http_404", hint=hint, retryable=False)
+    return ProviderError(
+        shown, code=f"http_{status}" if status else "provider", retryable=status in RETRY_STATUS
+    )
+
+
+def _words(body: bytes) -> tuple[str, str]:
+    value = json_object(body)
+    if value:
+        return _described(value.get("error") or value)
+    return body[: SHOWN * 2].decode("utf-8", "replace").strip(), ""
+
+
+def _described(value: object) -> tuple[str, str]:
+    """Message and code of an error in any of the shapes in use: text, `{message, code, type}`, `{detail}`."""
+    if not isinstance(value, dict):
+        return str(value), ""
+    fields = cast(dict[str, Any], value)
+    words: Any = fields.get("message") or fields.get("detail") or fields.get("error") or fields
+    code = " ".join(str(fields[name]) for name in ("code", "type") if fields.get(name))
+    return words if isinstance(words, str) else str(words), code

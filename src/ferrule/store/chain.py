@@ -1,0 +1,135 @@
+"""The hash chain of a session: the bytes that are hashed, how a chain is checked, what a row may hold.
+
+The hash of an event is
+
+    SHA-256( previous hash (32 bytes) || row )
+
+    row = session \\n run \\n tenant \\n user \\n kind \\n seq \\n time \\n body        in UTF-8
+
+`seq` and `time` (ms since 1970) are decimal, `body` is the event's compact JSON exactly as stored.
+The names before `body` hold no newline, so a row reads in one way only. The hash before the first event is
+32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is written with `\\u` escapes.
+
+What the chain shows: an event that was changed, removed, inserted or moved, and a tail that was cut off
+(the last row alone is marked as the tip). What it cannot show: a forger who computes the whole chain
+anew, or an older copy of the journal put in place of this one. Against both, keep the hash of
+`Journal.head` somewhere else and compare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, NoReturn
+
+from ferrule.core.calls import Result, compact
+from ferrule.core.errors import JournalError
+from ferrule.core.events import CallEvaluated, Event, ToolAnswered, encode
+
+FIRST = bytes(32)
+"""The hash before the first event."""
+
+
+def link(previous: bytes, row: bytes) -> bytes:
+    """The hash of a row that follows `previous`."""
+    return sha256(previous + row).digest()
+
+
+def address(session: str, run: str, tenant: str, user: str) -> str:
+    """The part of a row that all events of a run share. Raises JournalError for a name with a newline."""
+    names = (session, run, tenant, user)
+    if not session or any("\n" in name or "\0" in name for name in names):
+        raise JournalError(
+            f"not a usable name in {names!r}: empty, or with a line break", code="journal_name"
+        )
+    return "\n".join(names) + "\n"
+
+
+def check_kind(kind: str) -> None:
+    """Raises JournalError for the kind of an event we do not know, if it would break the row."""
+    if not kind or "\n" in kind or "\0" in kind:
+        raise JournalError(f"not a usable event kind: {kind!r}", code="journal_name")
+
+
+def escaped(event: Event) -> str:
+    """The body of an event with lone surrogates, which UTF-8 cannot hold."""
+    return json.dumps(encode(event)[1], separators=(",", ":"))
+
+
+def bound(event: Event, cap: int) -> Event:
+    """The event with its result cut to `cap` bytes of text: a last guard, the dispatcher bounds before.
+
+    The cut is on a character boundary, sets `partial`, says so in `notes` and keeps the whole `size`.
+    """
+    if not isinstance(event, ToolAnswered | CallEvaluated) or event.result is None:
+        return event
+    result = event.result
+    text = result.data if isinstance(result.data, str) else compact(result.data)
+    message = result.error_message or ""
+    if _size(text) <= cap and _size(message) <= cap:
+        return event
+    return replace(event, result=_cut(result, text, message, cap))
+
+
+def _cut(result: Result, text: str, message: str, cap: int) -> Result:
+    return replace(
+        result,
+        data=None if result.data is None else _head(text, cap),
+        error_message=None if result.error_message is None else _head(message, cap),
+        size=max(result.size, _size(text)),
+        partial=True,
+        notes=(*result.notes, f"[recorded up to {cap} bytes]"),
+    )
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _head(text: str, cap: int) -> str:
+    # Cut in bytes; a character cut in two at the end is dropped, lone surrogates are kept.
+    cut = text.encode("utf-8", "surrogatepass")[:cap]
+    for _ in range(4):
+        try:
+            return cut.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            cut = cut[:-1]
+    return cut.decode("utf-8", "ignore")
+
+
+def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
+    """Walk a session's rows and yield `(seq, hash)` of each one that holds.
+
+    A row is `(seq, tip, run, tenant, user, kind, time, body, hash)`, all but `seq` and `tip` as stored bytes.
+    Raises JournalError (`journal_corrupt`) at the first event that does not hold, naming it.
+    """
+    name, previous, expected, tip = session.encode(), FIRST, 1, False
+    for seq, is_tip, run, tenant, user, kind, time, body, digest in rows:
+        if seq != expected:
+            what = "is missing" if not tip else "is missing, and events follow the end of the session"
+            broken(session, expected, what)
+        if tip:
+            broken(session, seq, "follows the end of the session")
+        parts = (name, run, tenant, user, kind, b"%d" % seq, time, body)
+        if any(not isinstance(part, bytes) for part in parts) or any(b"\n" in part for part in parts[:7]):
+            broken(session, seq, "was changed")
+        if link(previous, b"\n".join(parts)) != digest:
+            broken(session, seq, "was changed, moved or inserted")
+        yield seq, digest
+        previous, expected, tip = digest, expected + 1, is_tip == 1
+        if is_tip not in (0, 1):
+            broken(session, seq, "carries a wrong mark")
+    if not tip:
+        broken(session, expected, "and what may follow it are missing")
+
+
+def broken(session: str, seq: int, what: str) -> NoReturn:
+    """Raise the error for an event that does not hold."""
+    readable = f"events 1 to {seq - 1} are intact" if seq > 1 else "no event before it"
+    raise JournalError(
+        f"session `{session}`: event {seq} {what}; {readable}",
+        code="journal_corrupt",
+        hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
+    )

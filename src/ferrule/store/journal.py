@@ -1,0 +1,355 @@
+"""The journal: the one memory of everything that happened. See `chain` for the hashes, `database` for the file.
+
+Everything else that tells of a session (transcript, audit, replay, exports, lists) is read from it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+from ferrule.core.calls import compact
+from ferrule.core.errors import ConfigError, JournalError
+from ferrule.core.events import CallEvaluated, Event, Record, ToolAnswered, Unknown, decode, encode
+from ferrule.core.identity import Identity
+from ferrule.core.limits import OUTPUT_CAP
+
+from . import chain, rows, sessions
+from .database import BITS, in_words, make_lock, open_database
+from .lease import Leases
+from .sessions import SessionInfo, unknown
+
+T = TypeVar("T")
+
+
+class Journal(Protocol):
+    """An append-only log of events, one chain of hashes per session (`ferrule.testing.journal_conformance`).
+
+    Contract:
+
+    * `append` is all or nothing, and durable against the death of this process before it returns. `seq` counts
+      from 1 without gaps. It raises JournalError and records nothing if the journal cannot be written.
+    * A session has one writer at a time: the first `append` (or `lease`) takes it, until `release`, `close` or the
+      death of the process. Another writer gets JournalError (`journal_leased`). Other sessions are not held up.
+    * A session belongs to the tenant and user of its first event; for all others it does not exist.
+    * No result is kept beyond the cap: it is cut, marked `partial` and says so.
+    * `records` streams in order, in time proportional to what is read, and may run while others append.
+      `verify` raises JournalError (`journal_corrupt`) naming the session and the first event that does not hold.
+    * Safe to use from several threads.
+    """
+
+    def append(
+        self,
+        session: str,
+        run: str,
+        events: Sequence[Event],
+        *,
+        identity: Identity,
+        at: Sequence[int] | None = None,
+    ) -> list[Record]:
+        """Add events to a session, opening it if it is new; the records as they were written.
+
+        `at` gives a time (ms since 1970) per event that is copied from elsewhere; else it is now.
+        """
+        ...
+
+    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+        """The events after number `after`, oldest first. Raises SessionNotFound, JournalError."""
+        ...
+
+    def head(self, session: str) -> tuple[int, str]:
+        """Number and hash of the last event: kept elsewhere, they prove the session up to there."""
+        ...
+
+    def verify(self, session: str) -> None:
+        """Check the whole chain. Raises SessionNotFound, JournalError."""
+        ...
+
+    def sessions(
+        self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
+    ) -> list[SessionInfo]:
+        """Sessions, the one used last first; all of them where no tenant or user is given."""
+        ...
+
+    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+        """The session with this id or the only one whose id starts so. Raises SessionNotFound."""
+        ...
+
+    def lease(self, session: str) -> None:
+        """Become the writer of a session before writing. Raises JournalError (`journal_leased`)."""
+        ...
+
+    def release(self, session: str) -> None:
+        """Let others write the session."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back. Safe to call twice; any other call after it raises JournalError."""
+        ...
+
+
+def wall_clock() -> int:
+    """Now, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class _Writing:
+    """Where a session that this journal writes stands. `no` is 0 until its first event is written."""
+
+    no: int
+    seq: int
+    hash: bytes
+    owner: tuple[str, str]
+    run: str = ""
+    identity: Identity | None = None
+    address: str = ""
+
+
+INSERT = "INSERT INTO records VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?)"
+_RESULTS = frozenset({ToolAnswered, CallEvaluated})
+
+
+class SqliteJournal:
+    """A `Journal` in one SQLite file, or in memory. Opens (and makes) the file with the first use.
+
+    `durability` is `process` or `power` (see `database`), `now` the clock in ms since 1970.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: str = "process",
+        now: Callable[[], int] = wall_clock,
+        max_result_bytes: int = OUTPUT_CAP,
+    ) -> None:
+        self.path = None if str(path) == ":memory:" else Path(path).expanduser().absolute()
+        self._durability = durability
+        self._now = now
+        self._cap = max_result_bytes
+        self._lock = threading.RLock()
+        self._db: sqlite3.Connection | None = None
+        self._leases = Leases(None)
+        self._writing: dict[str, _Writing] = {}
+        self._closed = False
+        if max_result_bytes > OUTPUT_CAP:
+            raise ConfigError(f"max_result_bytes = {max_result_bytes}: at most {OUTPUT_CAP}")
+
+    # ---- writing
+
+    def append(
+        self,
+        session: str,
+        run: str,
+        events: Sequence[Event],
+        *,
+        identity: Identity,
+        at: Sequence[int] | None = None,
+    ) -> list[Record]:
+        # In the loop of every run: few calls, each event encoded once, one small write.
+        if at is not None and len(at) != len(events):
+            raise ValueError("`at` needs one time per event")
+        with self._lock:
+            writing = self._writing.get(session)
+            if writing is None or writing.identity is not identity or writing.run != run:
+                writing = self._address(session, run, identity)
+            if not events:
+                return []
+            db = cast(sqlite3.Connection, self._db)
+            many = len(events) > 1 or not writing.no
+            try:
+                if many:
+                    db.execute("BEGIN IMMEDIATE")
+                    writing.no = writing.no or self._new_session(session, writing)
+                records: list[Record] = []
+                key, seq, previous, now = writing.no << BITS, writing.seq, writing.hash, self._now()
+                tenant, user = writing.owner
+                for event in events:
+                    seq += 1
+                    if at is not None:
+                        now = at[seq - writing.seq - 1]
+                    event, kind, text, row = self._spell(event, writing.address, f"\n{seq}\n{now}\n")
+                    previous = sha256(previous + row).digest()
+                    first = session if seq == 1 else None
+                    db.execute(
+                        INSERT,
+                        (key | seq, now, run, kind, tenant, user, text, previous, first),
+                    )
+                    digest = previous.hex()
+                    records.append(Record(session, seq, now, run, event, digest, tenant, user, text))
+                if many:
+                    db.execute("COMMIT")
+            except BaseException as error:
+                self._forget(session)
+                if isinstance(error, sqlite3.Error):
+                    raise in_words(error, str(self.path), f"recording in `{session}`") from error
+                if isinstance(error, TypeError | ValueError):
+                    raise JournalError(f"an event is not JSON: {error}", code="journal_event") from error
+                raise
+            writing.seq, writing.hash = seq, previous
+            return records
+
+    def _spell(self, event: Event, address: str, position: str) -> tuple[Event, str, str, bytes]:
+        """`(event as kept, kind, body, row)`, see `chain`."""
+        kind, body = encode(event)
+        text = compact(body)
+        # A character is at most 4 bytes, and JSON only makes a text longer: most results are never measured.
+        if type(event) in _RESULTS and len(text) * 4 > self._cap:
+            event = chain.bound(event, self._cap)
+            text = compact(encode(event)[1])
+        elif type(event) is Unknown:
+            chain.check_kind(kind)
+        try:
+            return event, kind, text, f"{address}{kind}{position}{text}".encode()
+        except UnicodeEncodeError:
+            text = chain.escaped(event)
+            return event, kind, text, f"{address}{kind}{position}{text}".encode()
+
+    def _forget(self, session: str) -> None:
+        # After a failure only the file knows what was written: read it again before the next append.
+        self._writing.pop(session, None)
+        if self._db is not None and self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _address(self, session: str, run: str, identity: Identity) -> _Writing:
+        """Take the session for this run and identity."""
+        address = chain.address(session, run, identity.tenant, identity.user)
+        owner = (identity.tenant, identity.user)
+        writing = self._writing.get(session) or self._take(session, owner)
+        if writing.owner != owner:
+            raise unknown(session)
+        writing.run, writing.identity, writing.address = run, identity, address
+        return writing
+
+    def _take(self, session: str, owner: tuple[str, str]) -> _Writing:
+        row = self._row(session)
+        if row is not None and (row[1], row[2]) != owner:
+            raise unknown(session)
+        self.lease(session)
+        # Again: only now can nobody else write it.
+        row = self._row(session)
+        if row is None:
+            writing = _Writing(0, 0, chain.FIRST, owner)
+        else:
+            no = row[0]
+            seq, digest, tip = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+            if not tip:
+                chain.broken(session, seq + 1, "and what may follow it are missing")
+            writing = _Writing(no, seq, digest, (row[1], row[2]))
+        self._writing[session] = writing
+        return writing
+
+    def _new_session(self, session: str, writing: _Writing) -> int:
+        cursor = cast(sqlite3.Connection, self._db).execute(
+            "INSERT INTO sessions (session, tenant, user) VALUES (?, ?, ?)", (session, *writing.owner)
+        )
+        return cast(int, cursor.lastrowid)
+
+    def lease(self, session: str) -> None:
+        with self._lock:
+            self._open()
+            self._leases.take(session)
+
+    def release(self, session: str) -> None:
+        with self._lock:
+            self._writing.pop(session, None)
+            self._leases.release(session)
+
+    # ---- reading
+
+    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+        no = self._known(session)
+        expected = max(after, 0) + 1
+        columns = "time, run, kind, CAST(body AS BLOB), hash, tenant, user"
+        while page := self._read(
+            f"reading `{session}`", lambda db, start=expected: rows.page(db, no, start, columns)
+        ):
+            for seq, at, run, kind, body, digest, tenant, user in page:
+                if seq != expected:
+                    chain.broken(session, expected, "is missing")
+                try:
+                    text = body.decode()
+                    event = decode(kind, json.loads(text))
+                except (ValueError, TypeError, AttributeError):
+                    chain.broken(session, seq, "cannot be read")
+                yield Record(session, seq, at, run, event, digest.hex(), tenant, user, text)
+                expected += 1
+
+    def head(self, session: str) -> tuple[int, str]:
+        no = self._known(session)
+        seq, digest, _ = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+        return seq, digest.hex()
+
+    def verify(self, session: str) -> None:
+        no = self._known(session)
+        for _ in chain.check(session, rows.raw(self._open(), session, no, self._lock)):
+            pass
+
+    def sessions(
+        self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
+    ) -> list[SessionInfo]:
+        if not self._exists():
+            return []
+        return self._read("listing sessions", lambda db: sessions.listed(db, tenant, user, limit))
+
+    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+        if not self._exists():
+            raise unknown(prefix)
+        return self._read(f"looking for `{prefix}`", lambda db: sessions.find(db, prefix, tenant, user))
+
+    def _known(self, session: str) -> int:
+        row = self._row(session) if self._exists() else None
+        if row is None:
+            raise unknown(session)
+        return row[0]
+
+    def _row(self, session: str) -> tuple[int, str, str] | None:
+        sql = "SELECT no, tenant, user FROM sessions WHERE session = ?"
+        return self._read(f"looking for `{session}`", lambda db: db.execute(sql, (session,)).fetchone())
+
+    def _read(self, doing: str, query: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock:
+            db = self._open()
+            try:
+                return query(db)
+            except sqlite3.Error as error:
+                raise in_words(error, str(self.path), doing) from error
+
+    # ---- the file
+
+    def _exists(self) -> bool:
+        # A closed journal "exists", so that `_open` says why it cannot be read.
+        return self._closed or self._db is not None or (self.path is not None and self.path.exists())
+
+    def _open(self) -> sqlite3.Connection:
+        if self._closed:
+            raise JournalError("the journal is closed", code="journal_closed")
+        if self._db is None:
+            if self.path is not None:
+                self._leases = make_lock(self.path)
+                self._leases.present()
+            self._db = open_database(self.path, self._durability, self._leases)
+        return self._db
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._writing.clear()
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+            self._leases.close()
+
+    def __enter__(self) -> SqliteJournal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

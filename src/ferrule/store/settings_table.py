@@ -1,0 +1,236 @@
+"""Every setting there is, declared once. The reader, the documentation and the flags are made from this table.
+
+`project` says what a trusted repository may do with a setting: `free` set it, `never` touch it, `lower` a
+number, turn it only `off` or only `on`, `narrow` a list to fewer names, `extend` a list. What a repository may
+only tighten can still be set freely by the person in the environment or with a flag.
+
+Layers, the later ones stronger: default, user file, project file, environment, flags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ferrule.core.limits import OUTPUT_CAP
+from ferrule.guard.gate import MODES
+from ferrule.guard.safe_mode import ACTIONS, DEFAULT_PROGRAMS
+
+Kind = Literal[
+    "text", "flag", "integer", "number", "seconds", "choice", "names", "path", "thinking",
+    "actions", "models", "providers",
+]  # fmt: skip
+Project = Literal["free", "never", "lower", "off", "on", "narrow", "extend"]
+
+WAYS = ("auto", "native", "constrained", "text", "commands", "none")
+THINKING = ("low", "medium", "high", "max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting. `default` None means none is set (no bound, all names, the provider's own).
+
+    `refused` are choices that a project may not make. `flag` is the command line's, `env` whether
+    `FERRULE_<KEY>` sets it (dots become underscores).
+    """
+
+    key: str
+    kind: Kind
+    short: str
+    default: Any = None
+    long: str = ""
+    project: Project = "free"
+    choices: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    flag: str = ""
+    env: bool = True
+
+    @property
+    def variable(self) -> str:
+        """The environment variable's name, or empty."""
+        return "FERRULE_" + self.key.upper().replace(".", "_") if self.env else ""
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may be left without a value (`null`)."""
+        return self.default is None
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(key="model", kind="text", default="local:smollm2", flag="--model",
+            short="The model, as `provider:model`.",
+            long="`local:smollm2` is built in and needs no key; `ollama:llama3.2`, `openai:…`, `anthropic:…`, `any:…`."),
+    Setting(key="mode", kind="choice", default="default", choices=MODES, refused=("auto", "bypassPermissions"),
+            flag="--mode", short="How much is asked of the person.",
+            long="Deny rules and explicit ask rules hold in every mode. A repository cannot choose `auto` or"
+                 " `bypassPermissions`."),
+    Setting(key="workspace", kind="path", flag="--workspace", project="never",
+            short="The folder that tools work in; by default the current one."),
+    Setting(key="limits.max_rounds", kind="integer", default=10, low=1, project="lower", flag="--max-rounds",
+            short="Model answers per message.",
+            long="Reaching it is an error of its own type; the session can be resumed."),
+    Setting(key="limits.max_calls_per_round", kind="integer", default=15, low=1, project="lower",
+            short="Tool calls in one answer; what exceeds it is refused, not run."),
+    Setting(key="limits.max_output_bytes", kind="integer", default=OUTPUT_CAP, low=256, high=OUTPUT_CAP, project="lower",
+            short="Bytes of one result that the model sees.", long=f"At most {OUTPUT_CAP}; the rest stays readable."),
+    Setting(key="limits.max_seconds", kind="seconds", low=0, project="lower", flag="--max-seconds",
+            short="Time of a run; none by default."),
+    Setting(key="limits.max_tokens", kind="integer", low=1, project="lower", flag="--max-tokens",
+            short="Tokens of a run, read and written, as the provider counts; none by default."),
+    Setting(key="limits.on_limit", kind="choice", default="error", choices=("error", "answer"), flag="--on-limit",
+            short="At the round limit: stop with an error, or ask for one last answer without tools."),
+    Setting(key="results", kind="choice", default="value", choices=("value", "envelope"),
+            short="What the model reads of a success: the value, or always the result object."),
+    Setting(key="tool_mode", kind="choice", default="auto", choices=WAYS, flag="--tool-mode",
+            short="How the model calls tools; `auto` asks what it can do."),
+    Setting(key="tools.enabled", kind="flag", default=True, project="off", flag="--tools",
+            short="Whether the model gets tools at all."),
+    Setting(key="tools.fallback", kind="flag", default=True,
+            short="Whether a model that fails at one way of calling tools is moved to the next."),
+    Setting(key="tools.allowed", kind="names", project="narrow", flag="--allow-tool",
+            short="The only tools the model sees; all by default."),
+    Setting(key="tools.denied", kind="names", default=(), project="extend", flag="--deny-tool",
+            short="Tools the model does not see."),
+    Setting(key="permissions.deny", kind="names", default=(), project="extend", flag="--deny",
+            short="Rules for calls that are refused.", long="`Tool` or `Tool(specifier)`; deny, then ask, then allow."),
+    Setting(key="permissions.ask", kind="names", default=(), project="extend", flag="--ask",
+            short="Rules for calls that a person is asked about."),
+    Setting(key="permissions.allow", kind="names", default=(), project="extend", flag="--allow",
+            short="Rules for calls that run without a question."),
+    Setting(key="reserved.extend", kind="names", default=(), project="extend",
+            short="More names that no tool may touch; the built-in list cannot be shortened."),
+    Setting(key="secrets.extend", kind="names", default=(), project="extend",
+            short="More file names that count as secrets; the built-in list cannot be shortened."),
+    Setting(key="commands.safe_mode", kind="flag", default=False, project="on", flag="--safe-mode",
+            short="Run only the programs of `commands.allowed_commands`."),
+    Setting(key="commands.allowed_commands", kind="names", default=DEFAULT_PROGRAMS, project="narrow",
+            short="The programs of safe mode, by exact name."),
+    Setting(key="commands.run_timeout", kind="seconds", default=300.0, low=1, project="lower",
+            short="Time of one command, where the call says none."),
+    Setting(key="commands.shell", kind="flag", default=False, project="off",
+            short="Whether a command may ask to be run by a shell."),
+    Setting(key="commands.permissions", kind="actions", default=(), project="never", env=False, choices=ACTIONS,
+            short="What may be done below a path: `read`, `write`, `exec`, `delete`; the longest prefix decides."),
+    Setting(key="env.allow", kind="names", default=(), project="never",
+            short="Variables of this environment that child processes get besides the usual few."),
+    Setting(key="journal.path", kind="path", project="never", flag="--journal",
+            short="The journal's file; by default `journal.db` in the state folder."),
+    Setting(key="journal.durability", kind="choice", default="process", choices=("process", "power"), project="never",
+            short="What a recorded event survives: the death of the process, or a power cut too (slower)."),
+    Setting(key="models", kind="models", default=(), env=False,
+            short="Settings for one model: `models: {\"ollama:llama3.2\": {…}}`."),
+    Setting(key="providers", kind="providers", default=(), env=False, project="never",
+            short="Where a provider is and which variable holds its key: `providers: {openai: {…}}`."),
+)  # fmt: skip
+
+MODEL_SETTINGS: tuple[Setting, ...] = (
+    Setting(key="tools_enabled", kind="flag", project="off", short="As `tools.enabled`."),
+    Setting(key="max_rounds", kind="integer", low=1, project="lower", short="As `limits.max_rounds`."),
+    Setting(key="max_calls_per_round", kind="integer", low=1, project="lower", short="As `limits.max_calls_per_round`."),
+    Setting(key="max_output_bytes", kind="integer", low=256, high=OUTPUT_CAP, project="lower",
+            short="As `limits.max_output_bytes`."),
+    Setting(key="tool_mode", kind="choice", choices=WAYS, short="As `tool_mode`."),
+    Setting(key="results", kind="choice", choices=("value", "envelope"), short="As `results`."),
+    Setting(key="num_ctx", kind="integer", low=256, short="The window to ask for, in tokens (Ollama, llama.cpp)."),
+    Setting(key="temperature", kind="number", low=0, high=2, short="How much chance; the provider's by default."),
+    Setting(key="max_output_tokens", kind="integer", low=1, short="Tokens of one answer."),
+    Setting(key="thinking", kind="thinking", choices=THINKING, short="Whether, or how much, the model thinks first."),
+    Setting(key="seed", kind="integer", short="For answers that can be repeated, where the provider offers it."),
+    Setting(key="timeout", kind="seconds", low=1, short="Time to wait for one answer."),
+)  # fmt: skip
+
+PROVIDER_SETTINGS: tuple[Setting, ...] = (
+    Setting(key="base_url", kind="text", short="The address of the API, as in `http://localhost:11434`."),
+    Setting(key="api_key_env", kind="text", short="The environment variable that holds the key."),
+    Setting(key="ca_bundle", kind="path", short="Certificates to trust besides the system's."),
+)  # fmt: skip
+
+SAME_AS = {
+    "tools_enabled": "tools.enabled",
+    "max_rounds": "limits.max_rounds",
+    "max_calls_per_round": "limits.max_calls_per_round",
+    "max_output_bytes": "limits.max_output_bytes",
+    "tool_mode": "tool_mode",
+    "results": "results",
+}
+"""A model's own setting and the one that holds for all models."""
+
+ALIASES = {
+    "tools.max_tool_calls_per_turn": "limits.max_rounds",
+    "tools.max_output_bytes": "limits.max_output_bytes",
+    "tools.allowed_tools": "tools.allowed",
+    "tools.fallback_to_natural_language": "tools.fallback",
+    "security.safe_mode": "commands.safe_mode",
+    "security.allowed_commands": "commands.allowed_commands",
+    "security.run_timeout": "commands.run_timeout",
+    "security.permissions": "commands.permissions",
+    "reserved": "reserved.extend",
+    "secrets": "secrets.extend",
+    "journal": "journal.path",
+    "durability": "journal.durability",
+}
+"""Names of `harvey.yaml` (requirement 000), and short forms, that files may use."""
+
+MODEL_ALIASES = {"max_tool_calls_per_turn": "max_rounds"}
+
+BY_KEY = {setting.key: setting for setting in SETTINGS}
+
+
+def reference() -> str:
+    """The settings as Markdown, for the documentation."""
+    tables = [
+        ("Settings", SETTINGS),
+        ('Per model: `models: {"provider:model": {…}}`', MODEL_SETTINGS),
+        ("Per provider: `providers: {name: {…}}`", PROVIDER_SETTINGS),
+    ]
+    parts = [f"## {title}\n\n{_table(rows)}" for title, rows in tables]
+    aliases = "".join(f"| `{old}` | `{new}` |\n" for old, new in (ALIASES | _in_models()).items())
+    return "\n".join([*parts, f"## Other names\n\n| in a file | means |\n|---|---|\n{aliases}"])
+
+
+def _in_models() -> dict[str, str]:
+    return {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
+
+
+def _table(rows: tuple[Setting, ...]) -> str:
+    lines = ["| key | value | default | in a repository | |", "|---|---|---|---|---|"]
+    for row in rows:
+        text = " ".join(part for part in (row.short, row.long) if part)
+        lines.append(f"| `{row.key}` | {_value(row)} | {_default(row)} | {_PROJECT[row.project]} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+_PROJECT: dict[Project, str] = {
+    "free": "may set it",
+    "never": "never",
+    "lower": "may lower it",
+    "off": "may turn it off",
+    "on": "may turn it on",
+    "narrow": "may narrow it",
+    "extend": "may extend it",
+}
+_VALUE: dict[str, str] = {
+    "flag": "true, false",
+    "names": "list",
+    "seconds": "seconds, or `5m`, `1h`",
+    "thinking": "true, false, `low` … `max`",
+    "actions": "map: path to list",
+    "models": "map",
+    "providers": "map",
+}
+
+
+def _value(row: Setting) -> str:
+    if row.kind == "choice":
+        return ", ".join(f"`{choice}`" for choice in row.choices)
+    return _VALUE.get(row.kind, row.kind)
+
+
+def _default(row: Setting) -> str:
+    if row.default is None or row.default == ():
+        return ""
+    if row.kind == "names":
+        return ", ".join(f"`{name}`" for name in row.default)
+    return f"`{str(row.default).lower() if isinstance(row.default, bool) else row.default}`"

@@ -1,0 +1,202 @@
+"""A session told in steps: what a person did, what the model said, what each call came to.
+
+The one reading of a journal that all readable exports share. It is fed record by record, so it can follow
+a run; it keeps nothing but the calls that are still open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ferrule.core.calls import Call, Result
+from ferrule.core.events import (
+    CallEvaluated,
+    CallStarted,
+    ContextAdded,
+    DirectCall,
+    Event,
+    ModelAnswered,
+    ModelFailed,
+    Noticed,
+    PersonAnswered,
+    Record,
+    Recovered,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    ToolAnswered,
+    Unknown,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session begins."""
+
+    session: str
+    user: str
+    model: str
+    workspace: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A person's message; `number` counts runs from 1."""
+
+    number: int
+    run: str
+    text: str
+    model: str
+    workspace: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Context that a person put in."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The model's words."""
+
+    text: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A call and what came of it. Without a result, `started` says whether it may have had an effect.
+
+    `decision` says who let it pass or refused it.
+    """
+
+    call: Call
+    result: Result | None
+    started: bool
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something a person should know."""
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run is over, `seconds` after its message."""
+
+    stop: str
+    code: str
+    detail: str
+    usage: Usage
+    answers: int
+    calls: int
+    seconds: float
+
+
+Step = Opened | Asked | Added | Said | Used | Told | Ended
+
+
+@dataclass(slots=True)
+class _Open:
+    call: Call
+    started: bool = False
+    decision: str = ""
+
+
+class Story:
+    """Turns records into steps. A step comes out as soon as it is known."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+        self._model = self._workspace = ""
+        self._runs = self._answers = self._calls = self._began = 0
+
+    def feed(self, record: Record) -> list[Step]:
+        """The steps that this record completes."""
+        match record.event:
+            case SessionOpened() as event:
+                self._model, self._workspace = event.model, event.workspace
+                return [Opened(record.session, record.user, event.model, event.workspace, record.time)]
+            case RunStarted() as event:
+                return [*self.rest(), self._begin(record, event)]
+            case ModelAnswered() as event:
+                self._answers += 1
+                self._open.update((call.id, _Open(call)) for call in event.calls)
+                return [Said(event.text, self._model)] if event.text else []
+            case RunFinished() as event:
+                seconds = (record.time - self._began) / 1000
+                left = self.rest()
+                counts = (self._answers, self._calls)
+                return [*left, Ended(event.stop, event.code, event.detail, event.usage, *counts, seconds)]
+            case _:
+                return self._on_call(record.event)
+
+    def rest(self) -> list[Step]:
+        """Steps for the calls that have no answer (yet)."""
+        left = [self._close(name, None) for name in list(self._open)]
+        return [step for step in left if step is not None]
+
+    def _begin(self, record: Record, event: RunStarted) -> Step:
+        self._runs += 1
+        self._answers = self._calls = 0
+        self._began, self._model = record.time, event.model or self._model
+        return Asked(self._runs, record.run, event.text, self._model, self._workspace, record.time)
+
+    def _on_call(self, event: Event) -> list[Step]:
+        match event:
+            case DirectCall():
+                self._open[event.call.id] = _Open(event.call, decision=f"by {event.by}")
+            case CallEvaluated():
+                return self._on_evaluated(event)
+            case PersonAnswered():
+                if found := self._open.get(event.call_id):
+                    found.decision = f"{event.by or 'a person'}: {event.choice}"
+            case CallStarted():
+                if found := self._open.get(event.call_id):
+                    found.started = True
+            case ToolAnswered():
+                return self._settled(event.result)
+            case _:
+                return _aside(event)
+        return []
+
+    def _on_evaluated(self, event: CallEvaluated) -> list[Step]:
+        found = self._open.get(event.call_id)
+        if found is not None and event.verdict != "ask":
+            found.decision = f"{event.verdict} by {event.rule}" if event.rule else found.decision
+        return self._settled(event.result) if event.result is not None else []
+
+    def _settled(self, result: Result) -> list[Step]:
+        self._open.setdefault(result.call_id, _Open(Call(result.call_id, result.tool, "")))
+        step = self._close(result.call_id, result)
+        return [step] if step is not None else []
+
+    def _close(self, call_id: str, result: Result | None) -> Step | None:
+        found = self._open.pop(call_id)
+        self._calls += 1
+        return Used(found.call, result, found.started, found.decision)
+
+
+def _aside(event: Event) -> list[Step]:
+    match event:
+        case ContextAdded():
+            return [Added(event.text)]
+        case Noticed():
+            return [Told(event.topic, event.text)]
+        case ModelFailed():
+            return [Told(f"model failed ({event.code})", event.detail)]
+        case Recovered():
+            return [Told("recovered", event.reason or "another process took over")]
+        case Unknown():
+            return [Told("unknown event", event.name)]
+        case _:
+            return []

@@ -1,0 +1,178 @@
+"""YAML from files that others may have written, as a tree that knows where each value stands.
+
+Built from PyYAML's parser events: its loaders and `compose` recurse in C and die (a segmentation fault, not an
+exception) on a file of 100,000 brackets. Bounded: `MAX_BYTES` of text, `MAX_DEPTH` levels, `MAX_NODES` values with
+aliases counted as often as they are used. Duplicate keys, tags, keys that are not text, several documents and
+references to themselves are errors.
+
+Plain scalars: empty, `~`, `null`; `true false yes no on off`; decimal and 0x integers; decimal fractions and
+exponents. Everything else is text, also dates, and numbers with a leading zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ferrule.core.errors import ConfigError
+
+MAX_BYTES = 1_048_576
+MAX_DEPTH = 32
+MAX_NODES = 20_000
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null")),
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+}
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)")
+_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9_]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and its place: `value` is a scalar, a list of nodes, or a dict from text to `(key, value)` nodes.
+
+    `line` and `column` count from 1; `size` counts the values inside, this one included.
+    """
+
+    value: Any
+    file: str
+    line: int
+    column: int
+    size: int = 1
+
+    @property
+    def where(self) -> str:
+        """`file:line:column`, as error messages begin."""
+        return f"{self.file}:{self.line}:{self.column}"
+
+    @property
+    def pairs(self) -> dict[str, tuple[Node, Node]] | None:
+        """The `(key, value)` nodes of a mapping by key, or None."""
+        value = self.value
+        return cast(dict[str, tuple[Node, Node]], value) if isinstance(value, dict) else None
+
+    @property
+    def items(self) -> list[Node] | None:
+        """The nodes of a list, or None."""
+        value = self.value
+        return cast(list[Node], value) if isinstance(value, list) else None
+
+    def error(self, message: str, *, hint: str = "") -> ConfigError:
+        """A ConfigError that names this place."""
+        return ConfigError(f"{self.where}: {message}", hint=hint)
+
+
+def parse_yaml(data: bytes, file: str) -> Node:
+    """The tree of a file's bytes; an empty file is an empty mapping. Raises ConfigError with file, line and column."""
+    import yaml
+
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}:1: not UTF-8 at byte {error.start}") from error
+    try:
+        # The loader class is PyYAML's way of naming the parser: only its events are used, nothing is constructed.
+        parse = cast(Callable[..., Iterator[Any]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
+        return _Builder(file).document(parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise ConfigError(f"{place}: not YAML: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not YAML: {error}") from error
+
+
+class _Builder:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._anchors: dict[str, Node | None] = {}
+        self._nodes = 0
+
+    def document(self, events: Iterator[Any]) -> Node:
+        root: Node | None = None
+        for event in events:
+            name = type(event).__name__
+            if name in ("StreamStartEvent", "DocumentStartEvent", "DocumentEndEvent", "StreamEndEvent"):
+                continue
+            if root is not None:
+                raise self._wrong(event, "a second document")
+            root = self._node(event, events, 0)
+        if root is None or root.value is None:
+            return Node({}, self._file, 1, 1)
+        return root
+
+    def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+        name = type(event).__name__
+        if name == "AliasEvent":
+            return self._alias(event)
+        self._count(event, 1)
+        if depth > MAX_DEPTH:
+            raise self._wrong(event, f"nested deeper than {MAX_DEPTH} levels")
+        if event.tag not in (None, "!"):
+            raise self._wrong(event, f"the tag `{event.tag}`; tags are not used here")
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        if name == "ScalarEvent":
+            value, size = (_scalar(event.value) if event.implicit[0] else event.value), 1
+        elif name == "SequenceStartEvent":
+            value, size = self._sequence(events, depth)
+        else:
+            value, size = self._mapping(events, depth)
+        node = Node(value, self._file, event.start_mark.line + 1, event.start_mark.column + 1, size)
+        if event.anchor:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _sequence(self, events: Iterator[Any], depth: int) -> tuple[list[Node], int]:
+        nodes: list[Node] = []
+        while type(event := next(events)).__name__ != "SequenceEndEvent":
+            nodes.append(self._node(event, events, depth + 1))
+        return nodes, 1 + sum(node.size for node in nodes)
+
+    def _mapping(self, events: Iterator[Any], depth: int) -> tuple[dict[str, tuple[Node, Node]], int]:
+        pairs: dict[str, tuple[Node, Node]] = {}
+        while type(event := next(events)).__name__ != "MappingEndEvent":
+            if type(event).__name__ != "ScalarEvent":
+                raise self._wrong(event, "a key that is no text")
+            # Keys are text as they stand: `on: x` must not become True.
+            key = Node(event.value, self._file, event.start_mark.line + 1, event.start_mark.column + 1)
+            if event.value in pairs:
+                first = pairs[event.value][0]
+                raise self._wrong(event, f"`{event.value}` a second time (first in line {first.line})")
+            pairs[event.value] = key, self._node(next(events), events, depth + 1)
+        return pairs, 1 + sum(value.size for _, value in pairs.values())
+
+    def _alias(self, event: Any) -> Node:
+        if event.anchor not in self._anchors:
+            raise self._wrong(event, f"`*{event.anchor}` refers to nothing")
+        node = self._anchors[event.anchor]
+        if node is None:
+            raise self._wrong(event, f"`*{event.anchor}` refers to itself")
+        self._count(event, node.size)
+        return node
+
+    def _count(self, event: Any, size: int) -> None:
+        self._nodes += size
+        if self._nodes > MAX_NODES:
+            raise self._wrong(event, f"more than {MAX_NODES} values")
+
+    def _wrong(self, event: Any, found: str) -> ConfigError:
+        mark = event.start_mark
+        return ConfigError(f"{self._file}:{mark.line + 1}:{mark.column + 1}: found {found}")
+
+
+def _scalar(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _INTEGER.fullmatch(text) and len(text) < 20:
+        return int(text.replace("_", ""), 16 if "x" in text else 10)
+    if _NUMBER.fullmatch(text) and any(digit in text for digit in "0123456789") and len(text) < 40:
+        return float(text.replace("_", ""))
+    return text

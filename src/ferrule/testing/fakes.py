@@ -1,0 +1,46 @@
+"""Doubles for tests of programs that use Ferrule: a clock that does not wait, an approver that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ferrule.guard.approval import Answer, ApprovalRequest, Choice
+
+
+class FakeClock:
+    """`engine.clock.Clock` whose time moves only when asked; `slept` lists the waits in seconds."""
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._ms = float(start_ms)
+        self.slept: list[float] = []
+
+    def now(self) -> int:
+        return int(self._ms)
+
+    def monotonic(self) -> float:
+        return self._ms / 1000
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._ms += seconds * 1000
+
+
+class RecordingApprover:
+    """Answers approval requests from a list (the last answer repeats), or by a function; keeps them all."""
+
+    def __init__(self, answers: Iterable[Choice] | Callable[[ApprovalRequest], Answer] = ("once",)) -> None:
+        self._choose = answers if callable(answers) else None
+        self._answers = [] if callable(answers) else list(answers)
+        self.requests: list[ApprovalRequest] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        self.requests.append(request)
+        if self._choose is not None:
+            return self._choose(request)
+        choice = self._answers[min(len(self.requests), len(self._answers)) - 1]
+        offered = next((offer.rule for offer in request.offers if offer.choice == choice), "")
+        return Answer(choice, offered, by="test")

@@ -1,0 +1,1 @@
+"""Tools that ship. Each module offers `TOOLS`; none is registered by importing it."""

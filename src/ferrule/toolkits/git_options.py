@@ -1,0 +1,199 @@
+"""Which options `git_command` passes on: one table, everything else is refused by name.
+
+An option is here only if it can neither run a program, nor write, nor read a file that its value names, nor
+lead to another repository. So not: `-c`, `-C`, `--git-dir`, `--work-tree`, `--exec-path`, `--output`,
+`--ext-diff`, `--textconv`, `--no-index`, `-O`, `--contents`, `--ignore-revs-file`, `-S` of blame, `--stdin`,
+`--pathspec-from-file`, `--show-signature`, `--submodule`, `--ignore-submodules`, `--follow`, `-z`, `--no-prefix`. git takes any unambiguous beginning
+of a long option for the whole; here only whole names count. Source: the manual pages of git 2.39 to 2.51.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from ferrule.core.errors import RetryCall
+
+Subcommand = Literal["status", "diff", "log", "show", "blame"]
+
+_NUMBER = r"\d{1,9}"
+_TEXT = r"[^\0\n]{1,1000}"
+_PERCENT = r"\d{1,3}%?"
+# Placeholders that run a program (signatures) or another git (describe) are not for formats.
+_FORMAT = r"(?!.*%(?:[+\- ]?G|\([^)]*describe))[^\0]{0,1000}"
+_WORD = r"[A-Za-z0-9:,_-]{1,40}"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`value` is the expression its value must match, or None for a flag; `optional` ones may stand without.
+
+    `content` options show, or search in, what changed: then files that may not be read are left out.
+    """
+
+    value: str | None = None
+    optional: bool = False
+    content: bool = False
+
+
+def _flags(names: str, *, content: bool = False) -> dict[str, Option]:
+    return {name: Option(content=content) for name in names.split()}
+
+
+def _valued(names: str, value: str, *, optional: bool = False, content: bool = False) -> dict[str, Option]:
+    return {name: Option(value, optional, content) for name in names.split()}
+
+
+_DIFF: dict[str, Option] = {
+    **_flags("-s --no-patch --numstat --shortstat --name-only --name-status --summary --quiet --exit-code"),
+    **_valued("--stat --dirstat", _WORD, optional=True),
+    **_flags(
+        "-p -u --patch --patch-with-stat --patch-with-raw --raw --check --full-index --binary -a --text -R "
+        "--minimal --patience --histogram --indent-heuristic --no-indent-heuristic -w -b --ignore-all-space "
+        "--ignore-space-change --ignore-space-at-eol --ignore-cr-at-eol --ignore-blank-lines "
+        "--function-context -W --pickaxe-regex --pickaxe-all --no-renames --cc -m --no-color "
+        "--irreversible-delete -D",
+        content=True,
+    ),
+    **_valued("-U --unified --inter-hunk-context", _NUMBER, content=True),
+    **_valued("-S -G", _TEXT, content=True),
+    **_valued("-M --find-renames --find-copies", _PERCENT, optional=True, content=True),
+    **_valued("--word-diff", "color|plain|porcelain|none", optional=True, content=True),
+    **_valued("--diff-algorithm", "patience|minimal|histogram|myers", content=True),
+    **_valued("--diff-filter", "[A-Za-z]{1,12}", content=True),
+    **_valued("--abbrev", _NUMBER, optional=True),
+    **_valued("--color", "never|auto", optional=False),
+}
+_SHOWN: dict[str, Option] = {
+    **_flags(
+        "--oneline --no-decorate --abbrev-commit --no-abbrev-commit --no-notes --no-expand-tabs --parents"
+    ),
+    **_valued("--decorate", "short|full|auto|no", optional=True),
+    **_valued("--format --pretty", _FORMAT, optional=True),
+    **_valued("--date", r"[^\0\n]{1,80}"),
+}
+_LOG: dict[str, Option] = {
+    **_flags(
+        "-i --regexp-ignore-case --all-match --invert-grep -E --extended-regexp -F --fixed-strings -P "
+        "--perl-regexp --merges --no-merges --first-parent --graph --all --branches --tags --remotes "
+        "--reverse --date-order --topo-order --author-date-order --left-right --left-only --right-only "
+        "--cherry-pick --cherry-mark --cherry --boundary --simplify-by-decoration --full-history "
+        "--ancestry-path --children --walk-reflogs -g --no-walk --source"
+    ),
+    **_valued("-n --max-count --skip --min-parents --max-parents", _NUMBER),
+    **_valued("--since --after --until --before --author --committer --grep --grep-reflog", _TEXT),
+    **_valued("--branches --tags --remotes --glob --exclude", r"[^\0\n]{1,200}", optional=True),
+}
+
+OPTIONS: dict[Subcommand, dict[str, Option]] = {
+    "status": {
+        **_flags(
+            "-s --short -b --branch --no-branch --long --show-stash --no-show-stash --ahead-behind "
+            "--no-ahead-behind --renames --no-renames"
+        ),
+        **_valued("--porcelain", "v?[12]", optional=True),
+        **_valued("-u --untracked-files", "no|normal|all", optional=True),
+        **_valued("--ignored", "traditional|no|matching", optional=True),
+        **_valued("--find-renames", _PERCENT, optional=True),
+    },
+    "diff": {
+        **_DIFF,
+        **_flags("--cached --staged --merge-base --base --ours --theirs -0 -1 -2 -3"),
+    },
+    "log": {**_DIFF, **_SHOWN, **_LOG},
+    "show": {**_DIFF, **_SHOWN, **_flags("--first-parent --no-walk")},
+    "blame": {
+        **_flags(
+            "-l -t -s -e --show-email -w -f --show-name -n --show-number -b --root --porcelain -p "
+            "--line-porcelain --first-parent --no-color --show-stats"
+        ),
+        **_valued(
+            "-L", r"(?:/[^\0\n]{1,200}/|:[^\0\n]{1,200}|\+?\d{1,9})?(?:,(?:/[^\0\n]{1,200}/|[+-]?\d{1,9}))?"
+        ),
+        **_valued("-M", _NUMBER, optional=True),
+        **_valued("--date", r"[^\0\n]{1,80}"),
+        **_valued("--abbrev", _NUMBER, optional=True),
+        **_valued("--since --until", _TEXT),
+        **_valued("--ignore-rev", r"[0-9A-Za-z_./^~@{}-]{1,200}"),
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Arguments taken apart. `separated` tells that `paths` stood behind `--`."""
+
+    options: tuple[str, ...]
+    positionals: tuple[str, ...]
+    paths: tuple[str, ...]
+    separated: bool
+    content: bool
+
+
+def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
+    """Sort arguments into options, names of commits or files, and paths. Raises RetryCall naming the first bad one."""
+    parsed = _sort(subcommand, arguments)
+    if subcommand == "log" and parsed.content and "--graph" in parsed.options:
+        # The graph stands before every line: what may not be read could no longer be told apart.
+        raise RetryCall(
+            "`git log`: `--graph` does not go with differences here; ask for the two one after the other"
+        )
+    return parsed
+
+
+def _sort(subcommand: Subcommand, arguments: list[str]) -> Parsed:
+    options: list[str] = []
+    positionals: list[str] = []
+    content = subcommand != "log"
+    known = OPTIONS[subcommand]
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            return Parsed(tuple(options), tuple(positionals), tuple(rest), True, content)
+        if not argument.startswith("-") or argument == "-":
+            positionals.append(_positional(argument))
+            continue
+        text, option = _option(subcommand, known, argument, rest)
+        options.append(text)
+        content = content or option.content
+    return Parsed(tuple(options), tuple(positionals), (), False, content)
+
+
+def _positional(argument: str) -> str:
+    if not argument or argument == "-" or re.search(r"[\0-\x1f\x7f]", argument):
+        raise RetryCall(f"{argument!r} is neither a commit nor a path; leave it out")
+    return argument
+
+
+def _option(subcommand: str, known: dict[str, Option], argument: str, rest: list[str]) -> tuple[str, Option]:
+    if subcommand == "log" and re.fullmatch(r"-\d{1,9}", argument):
+        return argument, Option()
+    name, equals, value = argument.partition("=")
+    if not argument.startswith("--"):
+        name, value = (argument, "") if argument in known else (argument[:2], argument[2:])
+        equals = "=" if value else ""
+    option = known.get(name)
+    if option is None or (equals and option.value is None):
+        raise RetryCall(_unknown(subcommand, argument, known))
+    if option.value is None or (option.optional and not equals):
+        return name, option
+    if not equals:
+        if not rest:
+            raise RetryCall(f"`git {subcommand}`: `{name}` needs a value after it")
+        value = rest.pop(0)
+    if not re.fullmatch(option.value, value, re.DOTALL):
+        raise RetryCall(f"`git {subcommand}`: `{name}` does not take the value `{value[:100]}` here")
+    return (f"{name}={value}" if name.startswith("--") else f"{name}{value}"), option
+
+
+def _unknown(subcommand: str, argument: str, known: dict[str, Option]) -> str:
+    if re.fullmatch(r"-[A-Za-z]{2,}", argument) and all(f"-{letter}" in known for letter in argument[1:]):
+        return (
+            f"`git {subcommand}`: write `{argument}` as {' '.join(f'-{letter}' for letter in argument[1:])}"
+        )
+    near = get_close_matches(argument.partition("=")[0], known, n=3, cutoff=0.5)
+    step = f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "leave it out"
+    return f"`git {subcommand}`: `{argument[:100]}` is not an option that may be used here; {step}"

@@ -1,0 +1,226 @@
+"""A repository without its configuration, for reading.
+
+Nearly any file below `.git` can make git run a program: `core.fsmonitor`, `core.pager`, external diffs,
+text conversions, filters, hooks, signature programs, credential helpers, fetches of a partial clone, `include`.
+A list of what to switch off is never complete, so nothing is switched off. git is given another folder as
+`GIT_DIR`, made for the call, private and removed after it:
+
+    config      written here; from the repository only a few values that say how its data is stored
+    HEAD, packed-refs, shallow      copied
+    objects, refs, logs, index      links to the real ones, through a descriptor of `.git`
+
+The global and the system configuration are off by environment, and no variable of ours reaches git.
+
+Refused, since they lead out of the workspace: a `.git` that is a file or a link, links inside it, alternates
+(objects kept elsewhere), `commondir` (linked worktrees). Lost on purpose: `filter` drivers, so that files of
+git-lfs look changed; `diff` drivers; submodules, which are never entered.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.guard.workspace import Workspace
+
+_COPIED = ("HEAD", "packed-refs", "shallow", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD")
+_LINKED = ("objects", "refs", "logs", "index", "reftable")
+_SHARED = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
+_LIMIT = 64 * 1024 * 1024
+
+_KEPT = {
+    ("core", "repositoryformatversion"): r"[01]",
+    ("core", "filemode"): "true|false",
+    ("core", "ignorecase"): "true|false",
+    ("core", "symlinks"): "true|false",
+    ("core", "precomposeunicode"): "true|false",
+    ("core", "autocrlf"): "true|false|input",
+    ("core", "eol"): "lf|crlf|native",
+    ("core", "sparsecheckout"): "true|false",
+    ("core", "sparsecheckoutcone"): "true|false",
+    ("extensions", "objectformat"): "sha1|sha256",
+    ("extensions", "refstorage"): "files|reftable",
+}
+"""Settings of the repository that are taken over, with the values they may have."""
+
+_OURS = """\
+[core]
+\tbare = false
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tpager = cat
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tquotePath = false
+\tprotectHFS = true
+\tprotectNTFS = true
+[diff]
+\tautoRefreshIndex = false
+\tignoreSubmodules = all
+[status]
+\tsubmoduleSummary = false
+[gpg]
+\tprogram = false
+[protocol]
+\tallow = never
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What git is run with: in the folder `directory` (a descriptor of the root), with `environment`."""
+
+    directory: int
+    environment: dict[str, str]
+
+
+@contextmanager
+def shadow(workspace: Workspace) -> Generator[Shadow]:
+    """A shadow of the repository at the root of the workspace, for the length of a block.
+
+    Raises ToolFailed: not_found if there is no repository, permission_denied if it leads outside.
+    """
+    with ExitStack() as stack:
+        root = workspace.descriptor("")
+        stack.callback(os.close, root)
+        real = _open(root)
+        stack.callback(os.close, real)
+        _check(real)
+        folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        _fill(folder, real)
+        yield Shadow(root, _environment(folder))
+
+
+def _open(root: int) -> int:
+    try:
+        status = os.stat(".git", dir_fd=root, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            return os.open(".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+    except FileNotFoundError:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            "the workspace is not a git repository: there is no folder `.git` at its root (folders above and "
+            "below are not looked at)",
+        ) from None
+    raise _outside("`.git` is not a folder but points to one (a worktree, a submodule or a link)")
+
+
+def _outside(what: str) -> ToolFailed:
+    return ToolFailed(
+        ErrorType.PERMISSION_DENIED,
+        f"git was not run: {what}, which may lie outside of the workspace; ask the person to work in a full clone",
+    )
+
+
+def _check(real: int) -> None:
+    """Refuse what would make git read elsewhere."""
+    for name in os.listdir(real):
+        if name == "commondir":
+            raise _outside("`.git/commondir` names another folder")
+        status = os.stat(name, dir_fd=real, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode) and (name in (*_COPIED, *_LINKED, "info") or _SHARED.fullmatch(name)):
+            raise _outside(f"`.git/{name}` is a link")
+    for folder in ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"):
+        _check_folder(real, folder)
+    for name in ("objects/info/alternates", "objects/info/http-alternates"):
+        if _read(real, name).strip():
+            raise _outside(f"`.git/{name}` names other object stores")
+
+
+def _check_folder(real: int, name: str) -> None:
+    try:
+        status = os.stat(name, dir_fd=real, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        raise _outside(f"`.git/{name}` is a link")
+
+
+def _read(real: int, name: str) -> bytes:
+    """A small regular file below `.git`, or nothing."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=real)
+    except OSError:
+        return b""  # missing, a link, or not ours to read: git then does without it
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_LIMIT) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+
+
+def _fill(folder: Path, real: int) -> None:
+    # Through a descriptor of this process: what bears the name `.git` by then does not matter.
+    source = Path(f"/proc/{os.getpid()}/fd/{real}")
+    for name in _COPIED:
+        if data := _read(real, name):
+            (folder / name).write_bytes(data)
+    present = set(os.listdir(real))
+    shared = sorted(filter(_SHARED.fullmatch, present))
+    for name in (*_LINKED, *shared):
+        if name in present:
+            (folder / name).symlink_to(source / name)
+    for name in ("objects", "refs"):
+        if name not in present:
+            (folder / name).mkdir()
+    (folder / "info").mkdir()
+    for name in ("exclude", "sparse-checkout"):
+        (folder / "info" / name).write_bytes(_read(real, f"info/{name}"))
+    text = _read(real, "config").decode("utf-8", "replace")
+    (folder / "config").write_text(_settings(text) + _OURS)
+
+
+def _settings(text: str) -> str:
+    """The kept settings of a configuration file. Format: git-config(1), of it only plain `key = value`."""
+    found: dict[tuple[str, str], str] = {}
+    section = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if heading := re.fullmatch(r"\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?", line):
+            section = heading[1].lower()
+        elif line.startswith("["):
+            section = ""
+        elif setting := re.fullmatch(
+            r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([A-Za-z0-9]*)\s*(?:[#;].*)?)?", line
+        ):
+            key = (section, setting[1].lower())
+            value = "true" if setting[2] is None else setting[2].lower()
+            if key in _KEPT and re.fullmatch(_KEPT[key], value):
+                found[key] = value
+    return "".join(f"[{section}]\n\t{key} = {value}\n" for (section, key), value in found.items())
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "PATH": os.defpath,
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "GIT_DIR": str(folder),
+        "GIT_WORK_TREE": ".",
+        "GIT_CEILING_DIRECTORIES": "/",
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_COUNT": "0",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "false",
+        "GIT_PAGER": "cat",
+        "GIT_EDITOR": "false",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_PROTOCOL_FROM_USER": "0",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }

@@ -1,0 +1,54 @@
+"""Finds the lines that match. A script of its own: `python -I -S -W ignore matcher.py`.
+
+A process of its own because an expression with nested repeats can take years on one line, and Python's
+`re` can be neither interrupted nor given a time: who started this process ends it.
+
+Standard input: the expression (length in 4 bytes, UTF-8), one byte `i` or `-` (ignore case or not), the
+number of matches wanted (4 bytes), then files: length (4 bytes) and content. Standard output: for each file
+one line of `LINE:CHARACTER` for its matches, both as places in the text (lines from 1, characters from 0),
+separated by blanks; an empty line for none. Numbers are big-endian.
+
+Lines end with LF; a CR before it belongs to the line end. Bytes that are not UTF-8 are characters
+of their own that only `.` and negated classes match.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+
+def main() -> None:
+    """Read all, answer file by file."""
+    data = sys.stdin.buffer.read()
+    size = int.from_bytes(data[:4], "big")
+    flags = re.IGNORECASE if data[4 + size : 5 + size] == b"i" else 0
+    search = re.compile(data[4 : 4 + size].decode(), flags).search
+    wanted = int.from_bytes(data[5 + size : 9 + size], "big")
+    at = 9 + size
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        found: list[str] = []
+        for number, line in enumerate(lines(data[at + 4 : end]), 1):
+            match = search(line) if wanted else None
+            if match:
+                found.append(f"{number}:{match.start()}")
+                wanted -= 1
+        # Unbuffered: if a later file takes for ever, the answers before it are out.
+        os.write(1, " ".join(found).encode() + b"\n")
+        at = end
+
+
+def lines(data: bytes) -> Iterator[str]:
+    """The lines of a text without their ends."""
+    pieces = data.decode("utf-8", "surrogateescape").split("\n")
+    if not pieces[-1]:
+        pieces.pop()
+    for piece in pieces:
+        yield piece[:-1] if piece.endswith("\r") else piece
+
+
+if __name__ == "__main__":
+    main()

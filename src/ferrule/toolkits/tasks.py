@@ -1,0 +1,80 @@
+"""The task list of a session: what a model means to do and how far it is. Lives in `Context.memory`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypedDict
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import Tool
+
+Status = Literal["pending", "in_progress", "completed"]
+
+MOST = 500
+"""Tasks of one session."""
+LONGEST = 2000
+"""Characters of a task."""
+_MEMORY = "ferrule.tasks"
+
+
+class Task(TypedDict):
+    """One task, as it is shown. Ids are `task_1`, `task_2` ... and are never used twice."""
+
+    id: str
+    status: Status
+    content: str
+
+
+@dataclass(slots=True)
+class _List:
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+
+
+def _list(context: Context) -> dict[str, Task]:
+    kept = context.memory.setdefault(_MEMORY, _List())
+    assert isinstance(kept, _List)
+    return kept.tasks
+
+
+@tool(side_effect="none", risk="safe", parallel=False)
+async def add_task(content: Annotated[str, "What is to be done, in one line."], context: Context) -> str:
+    """Add a task to the list of what is to be done. Returns its id, such as `task_1`."""
+    tasks = _list(context)
+    content = content.strip()
+    if not content:
+        raise RetryCall("`content` is empty; say what is to be done")
+    if len(content) > LONGEST:
+        raise RetryCall(f"`content` has {len(content)} characters; the most is {LONGEST}")
+    if len(tasks) >= MOST:
+        raise ToolFailed(ErrorType.LIMIT, f"there are {MOST} tasks already; complete some of them")
+    task = Task(id=f"task_{len(tasks) + 1}", status="pending", content=content)
+    tasks[task["id"]] = task
+    return task["id"]
+
+
+@tool(side_effect="none", risk="safe", parallel=False)
+async def list_tasks(context: Context) -> list[Task]:
+    """List all tasks with their ids and states, in the order they were added."""
+    return [task.copy() for task in _list(context).values()]
+
+
+@tool(side_effect="none", risk="safe", parallel=False, idempotent=True)
+async def update_task(
+    task_id: Annotated[str, "The id, such as `task_1`."],
+    status: Annotated[Status, "How far it is."],
+    context: Context,
+) -> str:
+    """Say how far a task is: pending, in_progress or completed."""
+    tasks = _list(context)
+    task = tasks.get(task_id.strip())
+    if task is None:
+        known = ", ".join(list(tasks)[:20]) or "none yet; add one with `add_task`"
+        raise ToolFailed(ErrorType.NOT_FOUND, f"there is no task `{task_id[:100]}`; the tasks are: {known}")
+    before, task["status"] = task["status"], status
+    return f"{task['id']} is {status} (was {before}): {task['content']}"
+
+
+TOOLS: tuple[Tool, ...] = (add_task, list_tasks, update_task)

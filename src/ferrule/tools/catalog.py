@@ -1,0 +1,84 @@
+"""The tools of a run: unique names, sorted, byte-stable on the wire, safe to share between threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from ferrule.core.errors import ToolDefinitionError
+
+from .decorator import make
+from .definition import Tool
+from .names import wire_names
+
+
+class Catalog:
+    """A set of tools by full name.
+
+    Adding checks everything at once and adds all or nothing. Readers never wait: they see the tuple
+    that was current when they looked.
+    """
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        self._lock = threading.Lock()
+        self._tools: dict[str, Tool] = {}
+        self._by_wire: dict[str, str] | None = None
+        self.add(*tools)
+
+    def add(self, *tools: Tool | Callable[..., Any]) -> None:
+        """Register tools; plain functions become tools first. Raises ToolDefinitionError naming a duplicate."""
+        made = [item if isinstance(item, Tool) else make(item) for item in tools]
+        with self._lock:
+            joined = dict(self._tools)
+            for item in made:
+                earlier = joined.get(item.full_name)
+                if earlier is not None:
+                    raise ToolDefinitionError(
+                        f"two tools are named `{item.full_name}` (from {earlier.source} and {item.source})",
+                        hint="rename one, or give it a namespace",
+                    )
+                joined[item.full_name] = item
+            self._tools = dict(sorted(joined.items()))
+            self._by_wire = None
+
+    def get(self, name: str) -> Tool | None:
+        """The tool with this full name or wire name, or None."""
+        found = self._tools.get(name)
+        if found is None:
+            found = self._tools.get(self._wire().get(name, ""))
+        return found
+
+    def nearest(self, name: str, count: int = 3) -> list[str]:
+        """Names like this one, best first, for the message about an unknown tool."""
+        return get_close_matches(name, self._tools, n=count, cutoff=0.5)
+
+    def wire_name(self, tool: Tool) -> str:
+        """What providers see this tool as."""
+        return _swap(self._wire())[tool.full_name]
+
+    def wire_table(self) -> dict[str, str]:
+        """Full name to wire name for all tools, sorted by full name."""
+        return _swap(self._wire())
+
+    def _wire(self) -> dict[str, str]:
+        table = self._by_wire
+        if table is None:
+            # Under the lock: a table made of earlier tools must not be stored after `add` dropped it.
+            with self._lock:
+                table = self._by_wire = _swap(wire_names(self._tools))
+        return table
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(tuple(self._tools.values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+
+def _swap(table: dict[str, str]) -> dict[str, str]:
+    return {value: key for key, value in table.items()}

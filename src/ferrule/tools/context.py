@@ -1,0 +1,43 @@
+"""What a handler may ask of the run it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ferrule.core.calls import Result
+from ferrule.core.errors import ConfigError
+from ferrule.core.identity import Identity
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Context:
+    """Handed to a handler that declares a parameter of this type; the parameter is not in the schema.
+
+    `memory` lives as long as the session and is the tool's own (what was last read, the task list);
+    it does not survive a restart. `progress` shows a line to the person, not to the model. `call` runs
+    another tool through the same pipeline and gate, on behalf of this call. `deadline` is the
+    time in seconds that this attempt may take, for handlers that pass a timeout on.
+    """
+
+    identity: Identity
+    call_id: str
+    memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    resources: Mapping[type, object] = field(default_factory=dict[type, object])
+    progress: Callable[[str], None] = lambda text: None
+    call: Callable[[str, dict[str, Any]], Awaitable[Result]] | None = None
+    deadline: float | None = None
+
+    def resource(self, kind: type[T]) -> T:
+        """What the run was given of this kind: `context.resource(Workspace)` is the folder it works in.
+
+        Raises ConfigError, naming the kind, if the run has none.
+        """
+        found = self.resources.get(kind)
+        if not isinstance(found, kind):
+            name = kind.__name__.lower()
+            raise ConfigError(f"this tool needs a {name}", hint=f"pass `{name}=` to the Agent")
+        return found

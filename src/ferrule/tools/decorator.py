@@ -1,0 +1,160 @@
+"""`@tool`: a function becomes a tool. Its signature is the schema, its docstring the description."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, overload
+
+from ferrule.core.errors import ToolDefinitionError
+
+from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
+from .docstring import parse_docstring
+from .names import check_name
+from .parameters import Parameter, PlainArguments, read
+from .plain import NotPlain, compile_type
+from .reliability import Reliability
+
+_DEFAULT_RISK = {
+    SideEffect.NONE: Risk.SAFE,
+    SideEffect.READ: Risk.SAFE,
+    SideEffect.UNDECLARED: Risk.SAFE,
+    SideEffect.WRITE: Risk.MEDIUM,
+    SideEffect.EXTERNAL: Risk.MEDIUM,
+    SideEffect.EXECUTE: Risk.HIGH,
+}
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str = "",
+    description: str = "",
+    side_effect: SideEffect | str = SideEffect.UNDECLARED,
+    risk: Risk | str | None = None,
+    namespace: str = "",
+    timeout: float | None = None,
+    max_attempts: int | None = None,
+    reliability: Reliability | None = None,
+    idempotent: bool = False,
+    polls: bool = False,
+    parallel: bool = True,
+    preview: Preview | None = None,
+    loading: Loading | str = Loading.ALWAYS,
+    scopes: Collection[str] = (),
+    cost: str = "",
+    latency: str = "",
+    examples: Sequence[Mapping[str, Any]] = (),
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Any
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function, sync or async: `@tool` or `@tool(side_effect="read", timeout=5)`.
+
+    Parameters become the JSON Schema: plain types, Literals, enums, Optionals, nested lists and dicts,
+    dataclasses, typed dicts, pydantic models, `Annotated` with a description (a string), a `Touch`, or
+    pydantic constraints. A parameter without a default is required. One annotated `Context` is
+    filled in by Ferrule and hidden from the model. The return type becomes the output schema.
+
+    A tool that declares no side effect runs unasked (you handed it over) but alone in its
+    round, and is never retried. Declaring `write`, `execute` or `external` makes it ask, unless `risk`
+    says otherwise; declaring `none` or `read` lets calls run together and be retried.
+
+    Raises ToolDefinitionError, naming the tool and the parameter, for what cannot be a schema.
+    """
+    if function is not None:
+        return make(function)
+
+    def decorate(wrapped: Callable[..., Any]) -> Tool:
+        return make(wrapped, **options)
+
+    return decorate
+
+
+def make(
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    description: str = "",
+    side_effect: SideEffect | str = SideEffect.UNDECLARED,
+    risk: Risk | str | None = None,
+    timeout: float | None = None,
+    max_attempts: int | None = None,
+    reliability: Reliability | None = None,
+    loading: Loading | str = Loading.ALWAYS,
+    scopes: Collection[str] = (),
+    examples: Sequence[Mapping[str, Any]] = (),
+    **fields: Any,
+) -> Tool:
+    """What `@tool` does, as a function; the keywords are those of `tool`."""
+    name = name or getattr(function, "__name__", "")
+    check_name(name)
+    documentation = parse_docstring(function.__doc__)
+    parameters, context, returns = read(function, name, documentation)
+    try:
+        effect = SideEffect(side_effect)
+        level = Risk(risk) if risk is not None else _DEFAULT_RISK[effect]
+        shell = reliability or Reliability(timeout=timeout, max_attempts=max_attempts)
+        when = Loading(loading)
+    except ValueError as error:
+        raise ToolDefinitionError(f"tool `{name}`: {error}") from error
+    return Tool(
+        name=name,
+        description=description or documentation.description or name.replace("_", " "),
+        arguments=_arguments(name, parameters),
+        handler=function,
+        output=_output(name, returns),
+        side_effect=effect,
+        risk=level,
+        touches={p.name: p.touch for p in parameters if p.touch},
+        reliability=shell,
+        is_async=inspect.iscoroutinefunction(function),
+        context_parameter=context,
+        loading=when,
+        scopes=frozenset(scopes),
+        examples=tuple(examples),
+        **fields,
+    )
+
+
+def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
+    if not any(parameter.constrained for parameter in parameters):
+        try:
+            return PlainArguments(name, parameters)
+        except NotPlain:
+            pass
+    from .modelled import ModelledArguments
+
+    return ModelledArguments(name, parameters)
+
+
+def _output(name: str, returns: Any) -> Output | None:
+    if returns in (inspect.Signature.empty, None, Any, type(None)):
+        return None
+    try:
+        return PlainOutput(returns)
+    except NotPlain:
+        from .modelled import ModelledOutput
+
+        return ModelledOutput(name, returns)
+
+
+class PlainOutput:
+    """`tools.definition.Output` for plain types."""
+
+    def __init__(self, hint: Any) -> None:
+        self.schema, self._check = compile_type(hint)
+
+    def encode(self, value: Any) -> tuple[Any, list[str]]:
+        problems: list[str] = []
+        repairs: list[str] = []
+        value = getattr(value, "value", value) if self.schema.get("enum") else value
+        self._check(value, "the result", problems, repairs)
+        # A handler is a program, not a model: what a model may get wrong is a defect here.
+        return value, problems + repairs

@@ -1,0 +1,27 @@
+"""Shared by all tests: nothing of the person's own folders is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """State and settings of Ferrule in a folder of this test."""
+    home = tmp_path_factory.mktemp("ferrule-home")
+    monkeypatch.setenv("FERRULE_STATE", str(home / "state"))
+    monkeypatch.setenv("FERRULE_CONFIG", str(home / "config"))
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OLLAMA_HOST",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "http_proxy",
+        "https_proxy",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    yield home

@@ -1,0 +1,471 @@
+"""Whole runs through the public door, with a scripted model and real tools."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from ferrule import (
+    WRITES,
+    Agent,
+    Context,
+    ErrorType,
+    LimitReached,
+    Limits,
+    ProviderError,
+    Scripted,
+    SessionNotFound,
+    TextDelta,
+    tool,
+)
+from ferrule.core.events import (
+    CallEvaluated,
+    CallStarted,
+    ModelAnswered,
+    PersonAnswered,
+    RunFinished,
+    ToolAnswered,
+)
+from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.models.scripted import calls, fails, says
+from ferrule.store.journal import SqliteJournal
+from ferrule.testing.fakes import FakeClock, RecordingApprover
+
+
+@tool(side_effect="none")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent(steps: list[Any], tools: list[Any], **options: Any) -> Agent:
+    options.setdefault("journal", SqliteJournal(":memory:"))
+    return Agent(Scripted(steps), tools, **options)
+
+
+@pytest.mark.proves("run.whole-way")
+async def test_a_question_becomes_a_call_a_result_and_an_answer() -> None:
+    ours = agent([calls(("add", {"a": 2, "b": 3})), says("It is 5.")], [add])
+    result = await ours.run("What is 2 + 3?")
+    assert (result.text, result.stop, result.rounds) == ("It is 5.", "done", 2)
+    assert [r.data for r in result.results] == [5]
+    history = ours.wire.histories[-1]  # type: ignore[attr-defined]
+    assert [type(m) for m in history] == [UserMessage, AssistantMessage, ToolMessage, AssistantMessage][
+        : len(history)
+    ]
+    assert history[-1].text == "5"
+    await ours.wire.close()
+
+
+def test_run_sync_works_without_and_within_an_event_loop() -> None:
+    assert agent([says("hi")], []).run_sync("hello").text == "hi"
+
+    async def inside() -> str:
+        return agent([says("hi")], []).run_sync("hello").text
+
+    assert asyncio.run(inside()) == "hi"
+
+
+@pytest.mark.proves("run.stream")
+async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> None:
+    ours = agent([calls(("add", {"a": 1, "b": 1})), says("It is two.")], [add])
+    seen = [item async for item in ours.stream("1+1?")]
+    kinds = [type(item) for item in seen if not isinstance(item, TextDelta)]
+    order = [ModelAnswered, CallEvaluated, CallStarted, ToolAnswered, ModelAnswered, RunFinished]
+    assert [k for k in kinds if k in order] == order
+    assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "It is two."
+
+
+@pytest.mark.proves("every-id-answered")
+async def test_four_calls_of_four_kinds_get_four_results_in_order() -> None:
+    ran: list[str] = []
+
+    @tool(side_effect="write")
+    def burn(path: Annotated[str, WRITES]) -> str:
+        """Change a file."""
+        ran.append(path)
+        return "burnt"
+
+    steps = [
+        calls(("add", {"a": 1, "b": 2}), ("add", {"a": "x"}), ("ad", {}), ("burn", {"path": "a"})),
+        says("ok"),
+    ]
+    result = await agent(steps, [add, burn], deny=["burn"]).run("go")
+    kinds = [r.error_type for r in result.results]
+    assert kinds == [
+        ErrorType.NONE,
+        ErrorType.VALIDATION_FAILED,
+        ErrorType.NOT_FOUND,
+        ErrorType.PERMISSION_DENIED,
+    ]
+    assert "`add`" in (result.results[2].error_message or "")
+    assert ran == []
+
+
+@pytest.mark.proves("approval.no-terminal")
+async def test_an_ask_without_anybody_to_ask_is_a_no_that_says_so() -> None:
+    @tool(side_effect="execute")
+    def launch() -> str:
+        """Launch it."""
+        raise AssertionError("must not run")
+
+    result = await agent([calls(("launch", {})), says("ok")], [launch]).run("go")
+    assert result.results[0].error_type is ErrorType.PERMISSION_DENIED
+    assert "no terminal" in (result.results[0].error_message or "")
+
+
+@pytest.mark.proves("approval.four-answers")
+@pytest.mark.parametrize(
+    ("answers", "asked", "ran"), [(["once"], 2, 2), (["session"], 1, 2), (["deny"], 2, 0)]
+)
+async def test_once_asks_again_session_does_not_and_deny_answers_the_model(
+    answers: list[str], asked: int, ran: int
+) -> None:
+    count = 0
+
+    @tool(side_effect="external")
+    def send(n: int) -> str:
+        """Send it."""
+        nonlocal count
+        count += 1
+        return "sent"
+
+    approver = RecordingApprover(answers)
+    steps = [calls(("send", {"n": 1})), calls(("send", {"n": 2})), says("ok")]
+    result = await agent(steps, [send], approver=approver).run("go")
+    assert (len(approver.requests), count) == (asked, ran)
+    assert len(result.results) == 2
+    assert {r.digest for r in approver.requests} == {
+        r.digest for r in approver.requests if len(r.digest) == 64
+    }
+
+
+@pytest.mark.proves("grants.session-survives-resume")
+async def test_a_session_grant_holds_after_the_session_is_resumed() -> None:
+    @tool(side_effect="external")
+    def send(n: int) -> str:
+        """Send it."""
+        return "sent"
+
+    journal = SqliteJournal(":memory:")
+    first = agent(
+        [calls(("send", {"n": 1})), says("ok")],
+        [send],
+        approver=RecordingApprover(["session"]),
+        journal=journal,
+    )
+    done = await first.run("go")
+    second = agent([calls(("send", {"n": 2})), says("ok")], [send], journal=journal)
+    session = second.resume(done.session)
+    again = await session.run("again")
+    assert again.results[0].success
+    third = agent([calls(("send", {"n": 3})), says("ok")], [send], journal=journal)
+    assert not (await third.run("another session")).results[0].success
+
+
+@pytest.mark.proves("limits.rounds")
+async def test_too_many_rounds_is_a_typed_error_and_the_session_can_go_on() -> None:
+    steps = [calls(("add", {"a": n, "b": 1})) for n in range(3)]
+    ours = agent([*steps, says("done now")], [add], limits=Limits(max_rounds=3))
+    session = ours.session()
+    with pytest.raises(LimitReached) as caught:
+        await session.run("go")
+    assert (caught.value.limit, caught.value.value, caught.value.session) == ("max_rounds", 3, session.id)
+    assert (await session.run("go on")).text == "done now"
+
+
+@pytest.mark.proves("limits.seconds")
+async def test_a_run_over_its_time_is_stopped_answered_and_typed() -> None:
+    started = asyncio.Event()
+
+    @tool(side_effect="read")
+    async def wait() -> str:
+        """Wait for ever."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    ours = agent([calls(("wait", {}))], [wait], limits=Limits(max_seconds=0.05))
+    session = ours.session()
+    with pytest.raises(LimitReached) as caught:
+        await session.run("go")
+    assert started.is_set() and caught.value.limit == "max_seconds"
+    assert [m.success for m in session.driver.machine.history if isinstance(m, ToolMessage)] == [False]
+
+
+@pytest.mark.proves("limits.tokens")
+async def test_a_run_over_its_tokens_is_stopped() -> None:
+    from ferrule.core.events import Usage
+
+    ours = agent(
+        [calls(("add", {"a": 1, "b": 1}), usage=Usage(900, 200))], [add], limits=Limits(max_tokens=1000)
+    )
+    with pytest.raises(LimitReached, match="max_tokens"):
+        await ours.run("go")
+
+
+@pytest.mark.proves("cancel.settles")
+async def test_cancelling_a_run_stops_the_handler_and_answers_every_call() -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool(side_effect="write")
+    async def slow() -> str:
+        """Take long."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    journal = SqliteJournal(":memory:")
+    ours = agent(
+        [calls(("slow", {}), ("add", {"a": 1, "b": 1})), says("never")],
+        [slow, add],
+        allow=["slow"],
+        journal=journal,
+    )
+    session = ours.session()
+    task = asyncio.create_task(session.run("go"))
+    await asyncio.wait_for(started.wait(), 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert stopped.is_set()
+    answered = [e.result for r in journal.records(session.id) if isinstance(e := r.event, ToolAnswered)]
+    slow_result = next(r for r in answered if r.tool == "slow")
+    assert "outcome unknown" in (slow_result.error_message or "")
+    finished = [e for r in journal.records(session.id) if isinstance(e := r.event, RunFinished)]
+    assert [f.stop for f in finished] == ["cancelled"]
+    told = [m.call_id for m in session.driver.machine.history if isinstance(m, ToolMessage)]
+    assert len(told) == 2
+
+
+@pytest.mark.proves("cancel.one-call")
+async def test_stopping_one_call_lets_the_run_go_on() -> None:
+    started = asyncio.Event()
+
+    @tool(side_effect="read")
+    async def slow() -> str:
+        """Take long."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    ours = agent([calls(("slow", {})), says("went on")], [slow], interruptible=True)
+    session = ours.session()
+    task = asyncio.create_task(session.run("go"))
+    await asyncio.wait_for(started.wait(), 5)
+    assert session.driver.stop_call()
+    result = await asyncio.wait_for(task, 5)
+    assert result.text == "went on"
+    assert result.results[0].error_type is ErrorType.CANCELLED
+
+
+async def test_a_provider_failure_is_raised_typed_and_leaves_the_session_usable() -> None:
+    ours = agent([fails(ProviderError("no server", code="unreachable", hint="start it")), says("hello")], [])
+    session = ours.session()
+    with pytest.raises(ProviderError) as caught:
+        await session.run("go")
+    assert caught.value.code == "unreachable"
+    assert (await session.run("again")).text == "hello"
+
+
+@pytest.mark.proves("context.nested-call")
+async def test_a_tool_may_call_another_through_the_same_gate() -> None:
+    @tool(side_effect="none")
+    async def twice(n: int, context: Context) -> str:
+        """Add a number to itself, and try something forbidden."""
+        assert context.call is not None
+        good = await context.call("add", {"a": n, "b": n})
+        bad = await context.call("forbidden", {})
+        return f"{good.data} {bad.error_type}"
+
+    @tool(side_effect="none")
+    def forbidden() -> str:
+        """Never."""
+        raise AssertionError("must not run")
+
+    result = await agent(
+        [calls(("twice", {"n": 4})), says("ok")], [twice, add, forbidden], deny=["forbidden"]
+    ).run("go")
+    assert result.results[-1].data == "8 permission_denied"
+
+
+@pytest.mark.proves("session.direct-call")
+async def test_a_person_can_call_a_tool_without_a_model() -> None:
+    session = agent([], [add]).session()
+    assert (await session.call("add", a=1, b=2)).data == 3
+    assert (await session.call("add", a="one", b=2)).error_type is ErrorType.VALIDATION_FAILED
+
+
+@pytest.mark.proves("reliability.reads-retry", "reliability.writes-do-not")
+async def test_a_transient_failure_is_retried_for_reads_and_not_for_writes() -> None:
+    from ferrule import ToolFailed
+
+    tries = {"look": 0, "change": 0}
+
+    def attempt(name: str) -> str:
+        tries[name] += 1
+        if tries[name] < 3:
+            raise ToolFailed(ErrorType.IO_ERROR, "busy", transient=True)
+        return "fine"
+
+    @tool(side_effect="read")
+    def look() -> str:
+        """Look."""
+        return attempt("look")
+
+    @tool(side_effect="write")
+    def change() -> str:
+        """Change."""
+        return attempt("change")
+
+    clock = FakeClock()
+    result = await agent(
+        [calls(("look", {}), ("change", {})), says("ok")], [look, change], allow=["change"], clock=clock
+    ).run("go")
+    assert [r.success for r in result.results] == [True, False]
+    assert tries == {"look": 3, "change": 1}
+    assert len(clock.slept) == 2 and 0.15 <= clock.slept[0] <= 0.25 and 0.3 <= clock.slept[1] <= 0.5
+
+
+@pytest.mark.proves("parallel.reads-together", "parallel.model-order")
+async def test_reads_run_together_and_answer_in_the_models_order() -> None:
+    arrived = 0
+    everyone = asyncio.Event()
+
+    @tool(side_effect="read")
+    async def meet(n: int) -> str:
+        """Wait until all are here."""
+        nonlocal arrived
+        arrived += 1
+        if arrived == 5:
+            everyone.set()
+        await asyncio.wait_for(everyone.wait(), 5)
+        return f"n{n}"
+
+    steps = [calls(*(("meet", {"n": n}) for n in range(5))), says("ok")]
+    result = await agent(steps, [meet]).run("go")
+    assert [r.data for r in result.results] == ["n0", "n1", "n2", "n3", "n4"]
+
+
+@pytest.mark.proves("parallel.writes-in-order")
+async def test_undeclared_tools_never_overlap() -> None:
+    inside = most = 0
+
+    @tool
+    async def alone(n: int) -> str:
+        """Be alone."""
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0)
+        inside -= 1
+        return str(n)
+
+    await agent([calls(*(("alone", {"n": n}) for n in range(4))), says("ok")], [alone]).run("go")
+    assert most == 1
+
+
+@pytest.mark.proves("results.envelope")
+async def test_envelope_shows_the_result_object_always_and_value_only_on_failure() -> None:
+    for results, begins in (("value", "3"), ("envelope", '{"success":true,"data":3')):
+        ours = agent(
+            [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 1})), says("ok")], [add], results=results
+        )
+        await ours.run("go")
+        good, bad = (m for m in ours.wire.histories[-1] if isinstance(m, ToolMessage))  # type: ignore[attr-defined]
+        assert good.text.startswith(begins)
+        assert bad.text.startswith('{"success":false,"data":null,"error_message":"`add`: `b` is missing"')
+
+
+@pytest.mark.proves("framing.untrusted")
+async def test_the_system_text_frames_tool_output_as_data_and_never_changes() -> None:
+    journal = SqliteJournal(":memory:")
+    ours = agent([says("one")], [add], journal=journal)
+    done = await ours.run("go")
+    later = agent([says("two")], [add], journal=journal, instructions="Something else.")
+    await later.resume(done.session).run("more")
+    first, second = ours.wire.opened[0].system, later.wire.opened[0].system  # type: ignore[attr-defined]
+    assert "untrusted" in first and first == second
+
+
+@pytest.mark.proves("rules.bare-deny-hides")
+async def test_a_tool_denied_by_name_is_not_shown_to_the_model() -> None:
+    @tool
+    def secret() -> str:
+        """Hidden."""
+        return ""
+
+    ours = agent([says("ok")], [add, secret], deny=["secret"])
+    await ours.run("go")
+    assert [spec.name for spec in ours.wire.opened[0].tools] == ["add"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.proves("identity.never-crosses")
+async def test_a_session_of_somebody_else_does_not_exist() -> None:
+    journal = SqliteJournal(":memory:")
+    done = await agent([says("mine")], [], journal=journal, user="ann").run("go")
+    with pytest.raises(SessionNotFound):
+        agent([], [], journal=journal, user="bob").resume(done.session)
+    with pytest.raises(SessionNotFound):
+        agent([], [], journal=journal, user="ann").resume("nothing-like-it")
+
+
+@pytest.mark.proves("concurrency.no-cross-talk")
+async def test_a_hundred_runs_at_once_do_not_mix() -> None:
+    @tool(side_effect="none")
+    async def who(context: Context) -> str:
+        """Say whose run this is."""
+        await asyncio.sleep(0)
+        return context.identity.session
+
+    async def one(n: int, journal: SqliteJournal) -> None:
+        ours = agent([calls(("who", {})), says(f"answer {n}")], [who], journal=journal, user=f"user{n}")
+        result = await ours.run(f"question {n}")
+        assert (result.text, result.results[0].data) == (f"answer {n}", result.session)
+
+    journal = SqliteJournal(":memory:")
+    await asyncio.gather(*(one(n, journal) for n in range(100)))
+    for info in journal.sessions():
+        journal.verify(info.session)
+
+
+async def test_who_answered_a_question_is_in_the_journal() -> None:
+    @tool(side_effect="external")
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    journal = SqliteJournal(":memory:")
+    done = await agent(
+        [calls(("send", {})), says("ok")], [send], approver=RecordingApprover(["once"]), journal=journal
+    ).run("go")
+    answers = [e for r in journal.records(done.session) if isinstance(e := r.event, PersonAnswered)]
+    assert [(a.choice, a.by) for a in answers] == [("once", "test")]
+
+
+async def test_a_journal_that_cannot_be_written_stops_the_run_before_any_effect(tmp_path: Path) -> None:
+    from ferrule import JournalError
+
+    ran: list[int] = []
+
+    @tool
+    def effect() -> str:
+        """Do it."""
+        ran.append(1)
+        return "done"
+
+    journal = SqliteJournal(tmp_path / "j.db")
+    ours = agent(
+        [lambda history: (journal.close(), calls(("effect", {})))[1], says("never")],
+        [effect],
+        journal=journal,
+    )
+    with pytest.raises(JournalError):
+        await ours.run("go")
+    assert ran == []

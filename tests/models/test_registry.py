@@ -1,0 +1,60 @@
+"""From names to wires: every provider is found, and what is not a name is told what would be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferrule.core.errors import ConfigError
+from ferrule.models.ollama import Ollama
+from ferrule.models.openai_chat import OpenAIChat
+from ferrule.models.registry import PROVIDERS, resolve
+from ferrule.models.scripted import Scripted
+
+
+def test_names_lead_to_wires(tmp_path: Path) -> None:
+    script = tmp_path / "talk.yaml"
+    script.write_text("- say: hi")
+    openai = resolve("openai:org/model:tag", base_url="http://127.0.0.1:9/v1")
+    assert isinstance(openai, OpenAIChat)
+    assert (openai.id, openai.model) == ("org/model:tag", "openai:org/model:tag")
+    ollama = resolve("ollama:llama3.2:1b")
+    assert isinstance(ollama, Ollama)
+    assert ollama.model == "ollama:llama3.2:1b"
+    assert isinstance(resolve(f"scripted:{script}"), Scripted)
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "", ":x", "ollama:", "ollama"])
+def test_a_name_without_its_two_halves_lists_what_would_work(name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        resolve(name)
+    assert raised.value.code == "model"
+    assert all(f"{provider}:" in raised.value.hint for provider in PROVIDERS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("olama", "`ollama`"), ("OpenAI", "`openai`"), ("lokal", "`local`")]
+)
+def test_an_unknown_provider_gets_the_nearest_names(wrong: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"`{wrong}` is not a provider") as raised:
+        resolve(f"{wrong}:x")
+    assert f"did you mean {meant}" in raised.value.hint
+
+
+def test_an_option_that_a_provider_does_not_take_is_refused() -> None:
+    with pytest.raises(ConfigError, match="colour"):
+        resolve("ollama:x", colour="blue")
+
+
+def test_looking_up_names_loads_no_wire() -> None:
+    probe = (
+        "import sys, ferrule.models.registry\n"
+        "wires = {'ferrule.models.openai_chat', 'ferrule.models.ollama', 'ferrule.models.local'}\n"
+        "heavy = {'jiter', 'pyreqwest', 'yaml', 'pydantic', 'ssl', 'xllamacpp'}\n"
+        "sys.exit(', '.join(sorted((wires | heavy) & set(sys.modules))) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

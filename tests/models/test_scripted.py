@@ -1,0 +1,188 @@
+"""The scripted wire: it says what the script says, remembers what it was asked, and minds what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ferrule.core.calls import Call
+from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.messages import AssistantMessage, Message, UserMessage
+from ferrule.models.scripted import Script, Scripted, ScriptError, Step, calls, fails, says
+from ferrule.models.wire import ModelOptions
+from ferrule.testing.wire_conformance import ADD, Listener
+
+HELLO = [UserMessage("hello")]
+
+
+def played(wire: Scripted, times: int = 1, sink: Listener | None = None) -> list[ModelAnswered]:
+    async def run() -> list[ModelAnswered]:
+        exchange = wire.open("system", [ADD], ModelOptions())
+        return [await exchange.ask(HELLO, sink=sink) for _ in range(times)]
+
+    return asyncio.run(run())
+
+
+def test_it_says_and_calls_what_the_script_says() -> None:
+    script = [
+        calls(("add", {"a": 1}), ("add", '{"broken', "id7"), text="adding"),
+        says("done", usage=Usage(3, 2), reasoning="easy"),
+    ]
+    assert played(Scripted(script), 2) == [
+        ModelAnswered("adding", (Call("", "add", '{"a":1}'), Call("id7", "add", '{"broken')), stop="calls"),
+        ModelAnswered("done", (), "easy", Usage(3, 2), "end"),
+    ]
+
+
+def test_words_reach_the_sink_in_pieces() -> None:
+    listener = Listener()
+    played(Scripted([says("two  words\n more", reasoning="a b")]), sink=listener)
+    assert "".join(listener.pieces) == "two  words\n more"
+    assert len(listener.pieces) > 1
+    assert listener.thoughts == ["a ", "b"]
+
+
+def test_it_can_fail_as_a_provider_does() -> None:
+    with pytest.raises(ProviderError, match="no server") as raised:
+        played(Scripted([fails(ProviderError("no server", code="unreachable"))]))
+    assert raised.value.code == "unreachable"
+
+
+def test_a_step_can_look_at_the_history_and_wait() -> None:
+    async def story() -> list[str]:
+        gate = asyncio.Event()
+
+        async def waits(history: Sequence[Message]) -> Step:
+            await gate.wait()
+            return says(f"{len(history)} messages")
+
+        steps: list[Script] = [waits, lambda history: says(str(history[0]))]
+        async with Scripted(steps) as wire:
+            exchange = wire.open("", [], ModelOptions())
+            asked = asyncio.create_task(exchange.ask(HELLO))
+            gate.set()
+            return [(await asked).text, (await exchange.ask(HELLO)).text]
+
+    assert asyncio.run(story()) == ["1 messages", "UserMessage(text='hello')"]
+
+
+def test_it_remembers_what_it_was_given() -> None:
+    wire = Scripted([says("a"), says("b")])
+
+    async def story() -> None:
+        exchange = wire.open("be brief", [ADD], ModelOptions(seed=1))
+        history: list[Message] = list(HELLO)
+        await exchange.ask(history)
+        history.append(AssistantMessage("a"))
+        await exchange.ask(history, tools=False, schema={"type": "object"})
+
+    asyncio.run(story())
+    assert wire.histories == [tuple(HELLO), (*HELLO, AssistantMessage("a"))]
+    assert [(ask.tools, ask.schema) for ask in wire.asks] == [(True, None), (False, {"type": "object"})]
+    assert (wire.opened[0].system, wire.opened[0].tools, wire.opened[0].options.seed) == (
+        "be brief",
+        (ADD,),
+        1,
+    )
+
+
+def test_asked_once_too_often_it_says_so() -> None:
+    wire = Scripted([says("a")])
+    with pytest.raises(ScriptError) as raised:
+        played(wire, 2)
+    assert raised.value.code == "script_over"
+    assert isinstance(raised.value, AssertionError)
+    asyncio.run(wire.close())
+
+
+def test_steps_left_over_are_an_error_at_the_end() -> None:
+    wire = Scripted([says("a"), says("b")])
+    played(wire)
+    with pytest.raises(ScriptError, match="1 of 2 steps") as raised:
+        asyncio.run(wire.close())
+    assert raised.value.code == "script_left"
+    asyncio.run(wire.close())
+
+
+def test_an_error_in_the_test_is_not_hidden_by_what_is_left() -> None:
+    async def story() -> None:
+        async with Scripted([says("a")]):
+            raise KeyError("the real problem")
+
+    with pytest.raises(KeyError):
+        asyncio.run(story())
+
+
+def test_a_script_that_was_used_up_closes_quietly() -> None:
+    wire = Scripted([says("a")])
+    played(wire)
+    wire.finished()
+    asyncio.run(wire.close())
+
+
+YAML = """
+- call: {tool: add, arguments: {a: 1}}
+- call:
+    - {tool: add, arguments: "{broken", id: x}
+    - tool: now
+  say: two at once
+- say: done
+  reasoning: hm
+"""
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_a_script_can_be_a_file(tmp_path: Path, form: str) -> None:
+    import yaml
+
+    path = tmp_path / f"talk.{form}"
+    path.write_text(YAML if form == "yaml" else json.dumps(yaml.safe_load(YAML)))
+    wire = Scripted.load(path)
+    assert wire.model == f"scripted:{path}"
+    assert played(wire, 3) == [
+        ModelAnswered("", (Call("", "add", '{"a":1}'),), stop="calls"),
+        ModelAnswered("two at once", (Call("x", "add", "{broken"), Call("", "now", "{}")), stop="calls"),
+        ModelAnswered("done", reasoning="hm"),
+    ]
+
+
+def test_a_file_can_hold_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "talk.yaml"
+    path.write_text("- fail: {code: unreachable, detail: no server, hint: start it}\n")
+    with pytest.raises(ProviderError) as raised:
+        played(Scripted.load(path))
+    assert (raised.value.code, raised.value.detail, raised.value.hint) == (
+        "unreachable",
+        "no server",
+        "start it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("say: hello", "must be a list"),
+        ("- hello", "step 1"),
+        ("- say: a\n- {}", "step 2"),
+        ("- say: a\n  tell: b", "`tell`"),
+        ("- call: {name: x}", "step 1"),
+        ("- call: 7", "step 1"),
+        ("- fail: boom", "step 1"),
+        ("- [", "cannot be parsed"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "talk.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        Scripted.load(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
+        Scripted.load(tmp_path / "nowhere.yaml")

@@ -1,0 +1,211 @@
+"""The documentation is executed: its Python runs, its commands run, its links lead somewhere.
+
+A block ```` ```python ```` runs after the ones before it in the same file, in one namespace and one temporary folder.
+` ```console run ` runs its `$ ferrule …` lines. Either may say `model`: then it runs only where the embedded model is
+pulled. ` ```python static ` is only compiled, for a block that needs a server nobody has here; the test counts these.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from source import ROOT, modules
+
+FENCE = re.compile(
+    r"^(?P<fence>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=fence)\s*$", re.MULTILINE | re.DOTALL
+)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+SECONDS = 240
+"""Seconds that the blocks of one page may take at the most."""
+
+STATIC_BLOCKS = 6
+"""Blocks that are compiled and not run. May only get fewer."""
+
+
+@dataclass
+class Page:
+    path: Path
+    blocks: list[tuple[int, list[str], str]] = field(default_factory=list)
+
+    @property
+    def shown(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+
+def pages() -> list[Page]:
+    paths = [path for path in (ROOT / "README.md", ROOT / "AGENTS.md") if path.exists()]
+    paths += sorted((ROOT / "docs").rglob("*.md"))
+    found: list[Page] = []
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        page = Page(path)
+        for match in FENCE.finditer(text):
+            line = text[: match.start()].count("\n") + 2
+            page.blocks.append((line, match["info"].split(), match["body"]))
+        found.append(page)
+    return found
+
+
+PAGES = pages()
+
+
+def model_is_pulled() -> bool:
+    from ferrule.models import pull
+
+    folder = Path(os.environ.get("FERRULE_MODELS") or pull.folder())
+    return any(folder.rglob("*.gguf")) if folder.exists() else False
+
+
+MODEL = model_is_pulled()
+
+
+def python_of(page: Page, *, with_model: bool) -> str:
+    """All Python of a page as one program; line numbers are those of the page."""
+    lines: list[str] = []
+    for line, info, body in page.blocks:
+        if info[:1] != ["python"] or "static" in info or ("model" in info and not with_model):
+            continue
+        lines += [""] * (line - 1 - len(lines))
+        lines += body.splitlines()
+    return "\n".join(lines) + "\n" if any(text.strip() for text in lines) else ""
+
+
+def run(arguments: list[str], folder: Path) -> None:
+    ran = subprocess.run(
+        arguments,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ran.returncode == 0, f"{shlex.join(arguments)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
+
+
+def named(page: Page) -> str:
+    return page.shown
+
+
+@pytest.mark.proves("documents.python-runs")
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_the_python_of_a_page_runs(page: Page, tmp_path: Path) -> None:
+    program = python_of(page, with_model=MODEL)
+    if not program:
+        pytest.skip("no Python on this page")
+    script = tmp_path / "page.py"
+    script.write_text(program, encoding="utf-8")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    run([sys.executable, "-W", "error", str(script)], folder)
+
+
+@pytest.mark.proves("documents.python-runs")
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_python_block_compiles_and_few_are_not_run(page: Page) -> None:
+    for line, info, body in page.blocks:
+        if info[:1] == ["python"]:
+            compile(body, f"{page.shown}:{line}", "exec")
+    static = sum(info[:1] == ["python"] and "static" in info for each in PAGES for _, info, _ in each.blocks)
+    assert static <= STATIC_BLOCKS
+
+
+def commands() -> list[tuple[str, str, bool]]:
+    found: list[tuple[str, str, bool]] = []
+    for page in PAGES:
+        for line, info, body in page.blocks:
+            if info[:1] == ["console"] and "run" in info:
+                shown = [text[2:] for text in body.splitlines() if text.startswith("$ ")]
+                found += [(f"{page.shown}:{line}", text, "model" in info) for text in shown]
+    return found
+
+
+@pytest.mark.proves("documents.commands-run")
+@pytest.mark.parametrize(("where", "command", "model"), commands())
+def test_the_commands_of_a_page_run(where: str, command: str, model: bool, tmp_path: Path) -> None:
+    if model and not MODEL:
+        pytest.skip("the embedded model is not pulled")
+    words = shlex.split(command)
+    assert words[0] == "ferrule", f"{where}: only `ferrule` commands are run"
+    run([str(Path(sys.executable).with_name("ferrule")), *words[1:]], tmp_path)
+
+
+def test_every_ferrule_command_in_a_console_block_is_run_or_says_why_not() -> None:
+    wrong = [
+        f"{page.shown}:{line}"
+        for page in PAGES
+        for line, info, body in page.blocks
+        if info[:1] == ["console"]
+        and "$ ferrule" in body
+        and not {"run", "server", "terminal", "key"} & set(info)
+    ]
+    assert not wrong, "mark with `run`, or why not: `server`, `terminal`, `key`\n" + "\n".join(wrong)
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.proves("documents.examples-run")
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs(path: Path, tmp_path: Path) -> None:
+    if "local:" in path.read_text(encoding="utf-8") and not MODEL:
+        pytest.skip("the embedded model is not pulled")
+    run([sys.executable, "-W", "error", str(path)], tmp_path)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, spelled as forges spell them."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+?)\s*$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.proves("documents.links")
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_between_pages_lead_somewhere(page: Page) -> None:
+    broken: list[str] = []
+    for target in LINK.findall(FENCE.sub("", page.path.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.path.parent / name).resolve() if name else page.path
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
+            broken.append(target)
+    assert broken == []
+
+
+def maker() -> Any:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.proves("documents.made-pages-are-fresh")
+@pytest.mark.parametrize("name", ["docs/reference.md", "docs/settings.md", "AGENTS.md"])
+def test_pages_made_from_the_code_are_fresh(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8") == maker().PAGES[name](), "run `make docs`"
+
+
+@pytest.mark.proves("documents.map-of-modules")
+def test_the_map_has_every_module_once_and_nothing_else() -> None:
+    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## Map")[2]
+    mapped: list[str] = []
+    folder = ""
+    for line in text.splitlines():
+        if line.startswith("### "):
+            folder = line[4:]
+        elif match := re.match(r"- `([^`]+)`: (.*)", line):
+            mapped.append(f"{folder}/{match[1]}")
+            assert len(match[2]) > 10, f"{folder}/{match[1]} does not say what it owns"
+    assert sorted(mapped) == sorted(module.shown.removeprefix("src/") for module in modules())

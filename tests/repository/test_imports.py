@@ -1,0 +1,231 @@
+"""Dependencies point down, and importing is free of side effects."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from source import PACKAGE, Module, modules
+
+LAYERS = [
+    {"core"},
+    {"tools"},
+    {"guard"},
+    {"store"},
+    {"models"},
+    {"engine"},
+    {"toolkits", "extend", "connect"},
+    {"faces"},
+]
+"""Each knows only what stands before it. Siblings of one line do not know each other."""
+
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+ROOT_FILES = {"", "_version", "__main__"}
+
+HEAVY = {
+    "pydantic": {"tools.modelled"},
+    "jsonschema_rs": {"tools.define"},
+    "pyreqwest": {"models.transport", "models.outbound", "models.connection", "models.proxies"},
+    "jiter": {"models"},
+    "yaml": {"store", "extend", "guard", "faces", "models"},
+    "platformdirs": {"store.paths"},
+    "pathspec": {"toolkits", "guard.matching"},
+    "tree_sitter": {"guard", "toolkits"},
+    "tree_sitter_bash": {"guard", "toolkits"},
+    "click": {"faces.cli"},
+    "rich": {"faces.cli"},
+    "prompt_toolkit": {"faces.cli"},
+    "xllamacpp": {"models"},
+    "typing_extensions": {"tools.modelled"},
+}
+"""Libraries beside the standard one, and the only modules (or packages) that may import them."""
+
+EAGER = {"jiter"}
+"""Small enough to be loaded with the module that uses it."""
+
+LIGHT = 250
+"""Modules that `import ferrule` may load at the most."""
+
+
+def imports(module: Module) -> Iterator[tuple[int, str, bool]]:
+    """Line, dotted target and whether it runs when the module is imported, for every import anywhere in the file."""
+    package = module.name if module.is_package else module.name.rpartition(".")[0]
+    lazy = {id(node) for scope in ast.walk(module.tree) if _deferred(scope) for node in ast.walk(scope)}
+    for node in ast.walk(module.tree):
+        eager = id(node) not in lazy
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, eager) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            up = package.split(".")
+            base = ".".join(up[: len(up) - node.level + 1]) if node.level else ""
+            target = ".".join(part for part in (base, node.module or "") if part)
+            for alias in node.names:
+                deeper = f"{target}.{alias.name}"
+                yield node.lineno, deeper if deeper in NAMES else target, eager
+
+
+def _deferred(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+
+
+MODULES = modules()
+NAMES = {module.name for module in MODULES}
+
+
+def layer(name: str) -> str:
+    """`core`, `tools`, ...; the empty text for the package's own root."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+@pytest.mark.proves("layers.downward")
+def test_every_folder_of_the_package_has_a_place_in_the_order() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= RANK.keys() | {"testing"}
+
+
+@pytest.mark.proves("layers.downward")
+def test_no_import_points_up() -> None:
+    wrong: list[str] = []
+    for module in MODULES:
+        own = layer(module.name)
+        if own in ROOT_FILES or own == "testing":
+            continue
+        for line, target, _ in imports(module):
+            if target.split(".")[0] != "ferrule":
+                continue
+            other = layer(target)
+            if other in ROOT_FILES:
+                if target != "ferrule._version":
+                    wrong.append(f"{module.shown}:{line} imports the package's root")
+            elif other == "testing":
+                wrong.append(f"{module.shown}:{line} imports `testing`")
+            elif other != own and RANK[other] >= RANK[own]:
+                wrong.append(f"{module.shown}:{line} imports {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.proves("layers.faces-apart")
+def test_faces_do_not_know_each_other() -> None:
+    wrong: list[str] = []
+    for module in MODULES:
+        if layer(module.name) != "faces" or module.name.count(".") < 2:
+            continue
+        own = module.name.split(".")[2]
+        for line, target, _ in imports(module):
+            if target.startswith("ferrule.faces.") and target.split(".")[2] != own:
+                wrong.append(f"{module.shown}:{line} imports {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.proves("layers.no-cycles")
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    edges = {
+        module.name: {target for _, target, _ in imports(module) if target in NAMES} - {module.name}
+        for module in MODULES
+        if module.name != "ferrule"
+    }
+    # A package's own __init__ is loaded before its modules and imports none of them back.
+    edges = {name: targets - {"ferrule", name.rpartition(".")[0]} for name, targets in edges.items()}
+    assert [" -> ".join(circle) for circle in _circles(edges)] == []
+
+
+def _circles(edges: dict[str, set[str]]) -> Iterator[list[str]]:
+    done: set[str] = set()
+
+    def visit(name: str, way: list[str]) -> Iterator[list[str]]:
+        if name in way:
+            yield [*way[way.index(name) :], name]
+        elif name not in done:
+            for target in sorted(edges.get(name, ())):
+                yield from visit(target, [*way, name])
+            done.add(name)
+
+    for name in sorted(edges):
+        yield from visit(name, [])
+
+
+@pytest.mark.proves("layers.heavy-libraries")
+def test_heavy_libraries_are_imported_at_their_places_only() -> None:
+    wrong: list[str] = []
+    for module in MODULES:
+        for line, target, eager in imports(module):
+            library = target.split(".")[0]
+            if library == "ferrule" or library in sys.stdlib_module_names or layer(module.name) == "testing":
+                continue
+            place = module.name.removeprefix("ferrule.")
+            allowed = HEAVY.get(library)
+            if allowed is None:
+                wrong.append(
+                    f"{module.shown}:{line} imports {library}, which is not in the list of this test"
+                )
+            elif not any(place == one or place.startswith(f"{one}.") for one in allowed):
+                wrong.append(f"{module.shown}:{line} imports {library}")
+            elif eager and library not in EAGER and layer(module.name) != "faces":
+                wrong.append(
+                    f"{module.shown}:{line} imports {library} when it is imported itself: do it where it is used"
+                )
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.proves("layers.core-needs-nothing")
+def test_core_does_no_input_or_output_and_knows_no_clock() -> None:
+    banned = {
+        "asyncio",
+        "os",
+        "pathlib",
+        "random",
+        "socket",
+        "sqlite3",
+        "subprocess",
+        "threading",
+        "time",
+        "datetime",
+    }
+    wrong = [
+        f"{module.shown}:{line} imports {target}"
+        for module in MODULES
+        if layer(module.name) == "core"
+        for line, target, _ in imports(module)
+        if target.split(".")[0] in banned or target.split(".")[0] in HEAVY
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+PROBE = """
+import sys
+before = set(sys.modules)
+{statement}
+loaded = set(sys.modules) - before
+heavy = loaded & {heavy}
+assert not heavy, heavy
+assert len(loaded) <= {most}, len(loaded)
+"""
+
+
+@pytest.mark.proves("import.light")
+@pytest.mark.parametrize("statement", ["import ferrule", "from ferrule import Agent, tool"])
+def test_importing_loads_little_prints_nothing_and_leaves_nothing_behind(
+    statement: str, tmp_path: Path
+) -> None:
+    program = PROBE.format(statement=statement, heavy=set(HEAVY) | {"httpx", "mcp", "starlette"}, most=LIGHT)
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "VIRTUAL_ENV")}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=home,
+        env={**kept, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert list(home.iterdir()) == []

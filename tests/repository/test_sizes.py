@@ -1,0 +1,133 @@
+"""Sizes and spellings that keep the code easy to change. Exceptions are in lists that may only get shorter."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+
+import pytest
+from source import ROOT, modules
+
+LOOP_LINES = 300
+FILE_LINES = 600
+FUNCTION_LINES = 80
+
+LONG_LOOPS: dict[str, int] = {}
+"""The files of the loop that are longer than they should be, and how long they are today."""
+
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+LOOP = ("src/ferrule/core/machine.py", "src/ferrule/engine/driver.py")
+FORBIDDEN_WORDS = ("util", "utils", "manager", "managers", "helper", "helpers")
+
+MODULES = modules()
+
+
+def too_long(sizes: dict[str, int], most: int, exceptions: dict[str, int]) -> list[str]:
+    """What is too long and not an exception, and exceptions that are no longer needed or have grown."""
+    found = [f"{name}: {size} lines" for name, size in sizes.items() if size > exceptions.get(name, most)]
+    stale = [
+        f"{name} is in the list but no longer {size} lines long: shorten the list"
+        for name, size in exceptions.items()
+        if sizes.get(name) != size
+    ]
+    return found + stale
+
+
+def lines(path: str) -> int:
+    return len((ROOT / path).read_text(encoding="utf-8").splitlines())
+
+
+def functions() -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                assert node.end_lineno is not None
+                sizes[f"{module.shown}:{node.name}"] = node.end_lineno - node.lineno + 1
+    return sizes
+
+
+@pytest.mark.proves("sizes.loop")
+def test_the_loop_is_short() -> None:
+    assert too_long({path: lines(path) for path in LOOP}, LOOP_LINES, LONG_LOOPS) == []
+
+
+@pytest.mark.proves("sizes.files")
+def test_no_file_is_long() -> None:
+    sizes = {module.shown: len(module.text.splitlines()) for module in MODULES}
+    print(
+        f"files: {len(sizes)}, median {statistics.median(sizes.values()):g}, longest {max(sizes.values())} lines"
+    )
+    assert too_long(sizes, FILE_LINES, LONG_FILES) == []
+
+
+@pytest.mark.proves("sizes.functions")
+def test_no_function_is_long() -> None:
+    sizes = functions()
+    print(
+        f"functions: {len(sizes)}, median {statistics.median(sizes.values()):g}, longest {max(sizes.values())} lines"
+    )
+    assert too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS) == []
+
+
+def names() -> Iterator[tuple[str, str]]:
+    for module in MODULES:
+        yield module.shown, module.name.rpartition(".")[2]
+        for node in ast.walk(module.tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield f"{module.shown}:{node.lineno}", node.name
+
+
+@pytest.mark.proves("words.names")
+def test_no_name_says_nothing() -> None:
+    wrong = [
+        f"{where} `{name}`"
+        for where, name in names()
+        if set(re.findall(r"[A-Z]?[a-z]+", name.replace("_", " ")))
+        & {w for f in FORBIDDEN_WORDS for w in (f, f.title())}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+BROAD = {"Exception", "BaseException"}
+
+
+def broad(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type
+    kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    return caught is None or any(isinstance(kind, ast.Name) and kind.id in BROAD for kind in kinds)
+
+
+@pytest.mark.proves("errors.broad-except-has-a-reason")
+def test_catching_everything_has_a_reason_and_is_never_silent() -> None:
+    wrong: list[str] = []
+    for module in MODULES:
+        source = module.text.splitlines()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ExceptHandler) and broad(node):
+                said = re.search(r"#\s*noqa: BLE001\s+\S.{9,}$", source[node.lineno - 1])
+                raises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+                if not said and not raises:
+                    wrong.append(f"{module.shown}:{node.lineno} has no reason")
+                if all(isinstance(inner, ast.Pass) for inner in node.body):
+                    wrong.append(f"{module.shown}:{node.lineno} is silent")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.proves("suppressions.have-a-code")
+def test_every_suppression_carries_its_code_and_a_reason() -> None:
+    wrong: list[str] = []
+    for module in MODULES:
+        for number, line in enumerate(module.text.splitlines(), 1):
+            for found in re.finditer(r"#\s*(noqa|type: ignore|pyright: ignore|pragma)(.*)", line):
+                kind, rest = found.groups()
+                code = r":\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*" if kind == "noqa" else r"\[[\w, -]+\]"
+                if not re.match(code, rest):
+                    wrong.append(f"{module.shown}:{number} suppresses everything")
+                elif kind == "noqa" and not re.match(code + r"[\s(-]+\S", rest):
+                    wrong.append(f"{module.shown}:{number} gives no reason")
+    assert not wrong, "\n".join(wrong)
