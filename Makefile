@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit bench docs eval clean
+.PHONY: help venv demo test lint types unit promises bench docs eval clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -44,6 +44,9 @@ types: $(READY) ## types, strictly
 
 unit: $(READY) ## the tests
 	$(BIN)/pytest -n $(JOBS) -p no:cacheprovider
+
+promises: $(READY) ## what is promised, what proves it, and what is put off
+	$(BIN)/pytest -s -p no:cacheprovider tests/repository/test_promises.py
 
 bench: $(READY) ## what Ferrule itself costs
 	$(BIN)/python benchmarks/run.py

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pyreqwest.client import ClientBuilder
+from ferrule.models.transport import Transport
 
 SPEC = {
     "type": "function",
@@ -19,26 +19,23 @@ SPEC = {
 }
 
 
+HEADERS = {"content-type": "application/json"}
+
+
 async def run(
-    base_url: str, prompt: str, tools: dict[str, Callable[..., Any]], *, stream: bool = False
+    transport: Transport, base_url: str, prompt: str, tools: dict[str, Callable[..., Any]], *, stream: bool = False
 ) -> str:
     """One question to its answer; blocking tools of a round run in asyncio's default threads."""
-    client = ClientBuilder().build()
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
-    try:
-        while True:
-            body = {"model": "stub", "messages": messages, "tools": [SPEC], "stream": stream}
-            request = client.post(f"{base_url}/chat/completions").header("content-type", "application/json")
-            request = request.body_bytes(json.dumps(body).encode())
-            message = await (_streamed(request) if stream else _whole(request))
-            messages.append(message)
-            calls = message.get("tool_calls")
-            if not calls:
-                return message["content"]
-            results = await asyncio.gather(*(_call(tools, call) for call in calls))
-            messages += results
-    finally:
-        await client.close()
+    while True:
+        body = json.dumps({"model": "stub", "messages": messages, "tools": [SPEC], "stream": stream}).encode()
+        url = f"{base_url}/chat/completions"
+        message = await (_streamed(transport, url, body) if stream else _whole(transport, url, body))
+        messages.append(message)
+        calls = message.get("tool_calls")
+        if not calls:
+            return message["content"]
+        messages += await asyncio.gather(*(_call(tools, call) for call in calls))
 
 
 async def _call(tools: dict[str, Callable[..., Any]], call: dict[str, Any]) -> dict[str, Any]:
@@ -51,18 +48,18 @@ async def _call(tools: dict[str, Callable[..., Any]], call: dict[str, Any]) -> d
     return {"role": "tool", "tool_call_id": call["id"], "content": str(value)}
 
 
-async def _whole(request: Any) -> dict[str, Any]:
-    response = await request.build().send()
-    return (await response.json())["choices"][0]["message"]
+async def _whole(transport: Transport, url: str, body: bytes) -> dict[str, Any]:
+    response = await transport.post(url, body, HEADERS)
+    return json.loads(response.body)["choices"][0]["message"]
 
 
-async def _streamed(request: Any) -> dict[str, Any]:
+async def _streamed(transport: Transport, url: str, body: bytes) -> dict[str, Any]:
     text: list[str] = []
     calls: dict[int, dict[str, Any]] = {}
-    async with request.build_streamed() as response:
-        buffer = b""
-        while (chunk := await response.body_reader.read_chunk()) is not None:
-            buffer += bytes(chunk)
+    buffer = b""
+    async with transport.stream(url, body, HEADERS) as response:
+        async for chunk in response:
+            buffer += chunk
             *lines, buffer = buffer.split(b"\n")
             for line in lines:
                 if not line.startswith(b"data: ") or line == b"data: [DONE]":

@@ -48,7 +48,7 @@ def started() -> None:
     row("figure", "ferrule", "beside", "aim")
     python = sys.executable
     bare = spawn([python, "-c", "pass"])
-    client = spawn([python, "-c", "import pyreqwest.client, asyncio, json"])
+    client = spawn([python, "-c", "import asyncio, json, sqlite3, ssl"])
     library = spawn([python, "-c", "import ferrule"])
     door = spawn([python, "-c", "from ferrule import Agent, OpenAIChat, tool"])
     version = spawn([str(Path(python).parent / "ferrule"), "--version"])
@@ -60,7 +60,7 @@ def started() -> None:
     )
     row("modules after `import ferrule`", count.stdout.strip(), "", "<= 250")
     row("`import ferrule`, process ms", f"{library:.0f}", f"bare interpreter {bare:.0f}")
-    row("`from ferrule import Agent, OpenAIChat, tool`, ms", f"{door:.0f}", f"client + asyncio {client:.0f}")
+    row("`from ferrule import Agent, OpenAIChat, tool`, ms", f"{door:.0f}", f"asyncio + sqlite3 + ssl {client:.0f}")
     row("`ferrule --version`, ms", f"{version:.0f}", f"bare interpreter {bare:.0f}", "< 50")
 
 
@@ -112,8 +112,11 @@ def agent(base_url: str, folder: str, **limits: Any) -> Any:
 async def measured(base_url: str) -> None:
     import bare
 
+    from ferrule.models.transport import Transport
+
     with tempfile.TemporaryDirectory() as folder:
         ours = agent(base_url, folder)
+        transport = Transport()
 
         async def pair(
             name: str,
@@ -134,7 +137,7 @@ async def measured(base_url: str) -> None:
                     await ours.run(prompt)
 
             async def theirs() -> None:
-                await bare.run(base_url, prompt, tools(), stream=stream)
+                await bare.run(transport, base_url, prompt, tools(), stream=stream)
 
             a, b, ratio = await compare(mine, theirs, repeats)
             row(name, f"{a / per:.2f}", f"bare {b / per:.2f}; ratio {ratio:.2f}", aim)
@@ -186,7 +189,7 @@ async def flat(base_url: str, folder: str) -> None:
     exchange_times: list[float] = []
     session = ours.session()
     marks: list[float] = []
-    session.driver.observer = None
+    session.driver.log.observer = None
     original = session.driver._ask_model
 
     async def timed(command: Any) -> Any:

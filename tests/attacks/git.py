@@ -131,4 +131,4 @@ ARGUMENTS = [
     row("line-end-in-name", "show", "HEAD\n--output={marker}"),
     row("nul-in-name", "show", "HEAD\0x"),
     row("empty-name", "show", ""),
-]
+]  # fmt: skip

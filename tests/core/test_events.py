@@ -125,6 +125,8 @@ def test_a_missing_field_takes_its_default() -> None:
     ("kind", "body"),
     [
         ("run.started", {}),
+        ("run.started", {"text": "hello", "limits": {"on_limit": "a word of the future"}}),
+        ("run.started", {"text": "hello", "limits": {"max_rounds": 0}}),
         ("call.direct", {"call": "not an object"}),
         ("call.direct", {"call": None}),
         ("call.answered", {"result": None}),

@@ -469,3 +469,30 @@ async def test_a_journal_that_cannot_be_written_stops_the_run_before_any_effect(
     with pytest.raises(JournalError):
         await ours.run("go")
     assert ran == []
+
+
+@pytest.mark.proves("rules.deny-holds-in-search")
+async def test_a_denied_path_is_not_found_by_a_search_or_a_listing_either(tmp_path: Path) -> None:
+    from ferrule.toolkits import browse, search
+
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "plan.txt").write_text("the canary sings\n")
+    (tmp_path / "open.txt").write_text("no canary here\n")
+    ours = agent([], [*search.TOOLS, *browse.TOOLS], workspace=tmp_path, deny=["Read(private/**)"], allow=["search_files"])
+    session = ours.session()
+    found = await session.call("search_files", pattern="canary")
+    assert found.success and "open.txt" in found.text() and "sings" not in found.text()
+    tree = await session.call("file_tree")
+    assert "plan.txt" not in tree.text()
+
+
+async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() -> None:
+    @tool(side_effect="external")
+    def send(n: int) -> str:
+        """Send it."""
+        return "sent"
+
+    approver = RecordingApprover(["session"])
+    result = await agent([calls(("send", {"n": 1}), ("send", {"n": 2})), says("ok")], [send], approver=approver).run("go")
+    assert [r.success for r in result.results] == [True, True]
+    assert len(approver.requests) == 1

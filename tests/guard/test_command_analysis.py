@@ -196,6 +196,8 @@ def test_names_are_followed_through_literal_cd() -> None:
         "p | q < x y",
         "p 2>&1 -c3>x",
         "cat <<'E'!\nE\n",
+        "! for i in 1; do rm x; done",
+        "time { rm x; }",
         "p \\\n\\ q",
     ],
 )

@@ -165,6 +165,26 @@ def test_grants_lift_neither_deny_nor_explicit_ask_nor_critical(
     assert decided.decide(tools.run, {"command": "cat .env"}).verdict == "deny"
 
 
+def test_a_decision_follows_grants_that_come_and_go(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided, call = gate(), {"path": "a"}
+    verdicts = [decided.decide(tools.write, call).verdict]
+    decided.grant("Edit(a)")
+    verdicts.append(decided.decide(tools.write, call).verdict)
+    decided.grants.forget("Edit(a)")
+    verdicts.append(decided.decide(tools.write, call).verdict)
+    assert verdicts == ["ask", "allow", "ask"]
+
+
+@pytest.mark.proves("gate.only-offered-grants")
+def test_only_what_was_offered_can_be_granted(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate()
+    offers = decided.decide(tools.write, {"path": "a"}).offers
+    with pytest.raises(ConfigError, match="not offered"):
+        decided.settle(tools.write, "session", "*", offers=offers)
+    decided.settle(tools.write, "session", offers[1].rule, offers=offers)
+    assert [rule.text for rule in decided.grants.rules] == [offers[1].rule]
+
+
 @pytest.mark.proves("gate.bare-deny-hides")
 def test_a_bare_name_in_deny_hides_the_tool(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(deny=["write_file", "mcp__git", "Bash", "read_file(a)"])

@@ -23,6 +23,7 @@ from ferrule.testing.ollama_double import SHOW, OllamaDouble
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, WireConformance
 
 
+@pytest.mark.proves("wire.conformance", "wire.encoded-once")
 class TestOllamaConforms(WireConformance):
     object_arguments = True
     string_arguments = True
@@ -101,6 +102,7 @@ def failed(*steps: Step, **more: Any) -> ProviderError:
 # ---- format
 
 
+@pytest.mark.proves("wire.tools-sent")
 def test_a_conversation_is_sent_as_ollama_wants_it() -> None:
     history = [
         UserMessage("1+2?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import ssl
 import subprocess
@@ -150,6 +151,21 @@ def cancelled(reply: Reply, streamed: bool) -> None:
 )
 def test_cancelling_closes_the_connection(reply: Reply, streamed: bool) -> None:
     cancelled(reply, streamed)
+
+
+@pytest.mark.proves("http.cancel-closes")
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux only")
+def test_when_the_cancellation_goes_on_the_socket_is_already_closed() -> None:
+    async def story(server: HttpDouble, transport: Transport) -> int:
+        task = asyncio.create_task(post(server, transport))
+        await server.asked.wait()
+        before = len(os.listdir("/proc/self/fd"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return before - len(os.listdir("/proc/self/fd"))
+
+    assert told(lambda _: Reply(hold_head=True), story) == 1
 
 
 @pytest.mark.proves("http.cancel-closes")

@@ -18,12 +18,13 @@ from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.guard.safe_mode import SafeMode
 from ferrule.guard.workspace import Workspace
-from ferrule.tools.context import Context
 from ferrule.toolkits.shell import CommandPolicy, plan, run_command
+from ferrule.tools.context import Context
 
 OPEN = CommandPolicy(safe_mode=SafeMode(on=False))
 SHELL = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False))
-SAFE_SHELL = CommandPolicy(shell_allowed=True)
+SAFE = CommandPolicy(safe_mode=SafeMode())
+SAFE_SHELL = CommandPolicy(shell_allowed=True, safe_mode=SafeMode())
 
 
 @pytest.fixture
@@ -154,10 +155,17 @@ def test_a_list_cannot_be_run_with_a_shell(folder: Path) -> None:
 # ---- safe mode
 
 
-@pytest.mark.proves("command.safe-mode-default")
-def test_safe_mode_is_on_without_settings(folder: Path) -> None:
+def test_safe_mode_runs_its_programs_and_no_others(folder: Path) -> None:
+    assert run(folder, "cat a.txt", SAFE) == "one\ntwo\n"
+    error = refusal(folder, "touch x", SAFE)
+    assert error.error_type is ErrorType.PERMISSION_DENIED
+    assert "safe mode" in error.message
+
+
+@pytest.mark.proves("command.no-shell-unless-allowed")
+def test_without_settings_there_is_no_shell(folder: Path) -> None:
     assert run(folder, "cat a.txt", None) == "one\ntwo\n"
-    assert "safe mode" in refusal(folder, "touch x", None).message
+    assert "no shell" in refusal(folder, "ls | wc", None, shell=True).message
 
 
 REFUSED_IN_SAFE_MODE = [
@@ -205,7 +213,7 @@ def test_a_program_planted_in_the_workspace_does_not_take_an_allowed_name(
     planted.write_text("#!/bin/sh\necho planted\n")
     planted.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:.:{os.environ['PATH']}")
-    assert run(folder, "cat a.txt", None) == "one\ntwo\n"
+    assert run(folder, "cat a.txt", SAFE) == "one\ntwo\n"
 
 
 # ---- what a child gets

@@ -102,6 +102,8 @@ class Agent:
         self._interruptible = interruptible
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
+            # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
+            self.workspace = self.workspace.refusing(self.gate.refuses)
             self._resources[Workspace] = self.workspace
 
     @property

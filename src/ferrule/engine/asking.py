@@ -1,14 +1,34 @@
-"""The question to a person, made from a prepared call."""
+"""The question to a person, made from a prepared call, and what the answer changes."""
 
 from __future__ import annotations
 
-from ferrule.guard.approval import ApprovalRequest
+from ferrule.core.errors import FerruleError
+from ferrule.core.events import PersonAnswered
+from ferrule.guard.approval import ApprovalRequest, Approver
+from ferrule.guard.gate import Gate
 from ferrule.tools.context import Context
 
 from .dispatcher import Prepared
 
 
-async def request(prepared: Prepared, context: Context) -> ApprovalRequest:
+async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Gate) -> PersonAnswered:
+    """Put the question, apply the answer to the gate, and say it as an event. An error on the way is a no."""
+    tool, decision, values = prepared.tool, prepared.decision, prepared.values
+    assert tool is not None and decision is not None and values is not None
+    call_id, digest = prepared.call.id, prepared.evaluation.digest
+    now = gate.decide(tool, values)
+    if now.verdict == "allow":
+        # An answer to an earlier call of this round already covers this one.
+        return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
+    try:
+        answer = await approver.ask(await _request(prepared, context))
+        gate.settle(tool, answer.choice, answer.grant, offers=decision.offers)
+    except FerruleError as error:
+        return PersonAnswered(call_id, "deny", digest, by="error", note=str(error))
+    return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
+
+
+async def _request(prepared: Prepared, context: Context) -> ApprovalRequest:
     """What a person is shown. A preview that fails says so; it never decides anything."""
     tool, decision, values = prepared.tool, prepared.decision, prepared.values
     assert tool is not None and decision is not None and values is not None

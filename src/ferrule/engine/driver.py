@@ -21,7 +21,7 @@ from ferrule.core import events
 from ferrule.core.calls import Call, ErrorType, Result, compact
 from ferrule.core.calls_in_flight import CallState
 from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool
-from ferrule.core.errors import FerruleError, ProviderError
+from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
@@ -30,7 +30,7 @@ from ferrule.models.wire import Exchange
 from ferrule.store.journal import Journal
 from ferrule.tools.context import Context
 
-from .asking import request
+from .asking import ask
 from .clock import Clock
 from .dispatcher import Dispatcher, Prepared
 from .live import Progress
@@ -232,20 +232,9 @@ class Driver:
 
     async def _ask_person(self, command: AskPerson) -> list[Command]:
         self.log.flush()
-        call, evaluation = command.call, command.evaluation
-        prepared = self._prepared[call.id]
-        try:
-            answer = await self.approver.ask(await request(prepared, self._context(call, prepared)))
-            assert prepared.tool is not None
-            self.dispatcher.gate.settle(prepared.tool, answer.choice, answer.grant)
-        except FerruleError as error:
-            denied = events.PersonAnswered(call.id, "deny", evaluation.digest, by="error", note=str(error))
-            return self._feed(denied)
-        return self._feed(
-            events.PersonAnswered(
-                call.id, answer.choice, evaluation.digest, answer.grant, answer.by, answer.note
-            )
-        )
+        prepared = self._prepared[command.call.id]
+        context = self._context(command.call, prepared)
+        return self._feed(await ask(prepared, context, self.approver, self.dispatcher.gate))
 
     def _context(self, call: Call, prepared: Prepared) -> Context:
         async def nested(tool: str, arguments: dict[str, Any]) -> Result:

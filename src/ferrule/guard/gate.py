@@ -21,7 +21,7 @@ when it is opened (the workspace opens beneath its root), what a tool does that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -167,6 +167,10 @@ class Gate:
                 return f"denied by the rule `{rule.text}`"
         return ""
 
+    def refuses(self, path: str, write: bool) -> str:
+        """`refuses_path`, for the workspace."""
+        return self.refuses_path(path, write=write)
+
     def with_mode(self, mode: Mode) -> Gate:
         """The same rules and grants in another mode."""
         return self._changed(mode, self.grants)
@@ -191,8 +195,16 @@ class Gate:
         else:
             self.grants.grant(rule)
 
-    def settle(self, tool: Tool, choice: str, grant: str = "") -> None:
-        """Apply an answer: `session` and `remember` grant a rule; any yes to low risk holds for the session."""
+    def settle(
+        self, tool: Tool, choice: str, grant: str = "", *, offers: Sequence[Offer] | None = None
+    ) -> None:
+        """Apply an answer: `session` and `remember` grant a rule; any yes to low risk holds for the session.
+
+        With `offers` (those of the decision that was asked about) a grant that was not offered is refused with
+        ConfigError: a face must not be able to grant more than the person was shown.
+        """
+        if grant and offers is not None and all((o.choice, o.rule) != (choice, grant) for o in offers):
+            raise ConfigError(f"`{grant}` was not offered as `{choice}`", code="grant_not_offered")
         if choice in ("session", "remember") and grant:
             self.grant(grant, remember=choice == "remember")
         if choice == "once" and tool.risk == Risk.LOW:

@@ -319,6 +319,9 @@ class Walk:
         words = [word.text for word in stripped]
         if part.words and not (part.words[0].known and (not stripped or stripped[0].known)):
             self.doubts.append("which program runs is known only when it runs")
+        if any(words and words[0].raw in _RESERVED for words in (part.words, stripped)):
+            # `! for ...` and `time { ...` are taken for programs of that name; a shell knows better.
+            self.problem = "a word of the shell's grammar stands where a program is named"
         dangers = (*hazards([w for w in words if UNKNOWN not in w]), *_unspellable(stripped))
         part = replace(part, stripped=stripped, hazards=dangers)
         self.parts.append(part)
@@ -385,6 +388,7 @@ def _unspellable(words: tuple[Word, ...]) -> Iterator[str]:
             yield ""
 
 
+_RESERVED = listed("for while until if then else elif fi do done case esac select function { } ! coproc in")
 _LEAVES = listed("""
     comment heredoc_start heredoc_end heredoc_content string_content variable_name special_variable_name test_operator
     file_descriptor regex ERROR""")

@@ -26,7 +26,7 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -41,6 +41,7 @@ from .links import NameCount
 from .paths import shown
 from .regular import ABSENT, status_of
 from .reserved import DEFAULT, Names
+from .ruled_names import RuledNames
 from .trees import Found, Tree
 
 __all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "Entry", "Workspace", "check_text"]
@@ -90,6 +91,12 @@ class Workspace:
         # Never used again: its number may soon belong to something else.
         self._tree.root = -1
         self._finalizer()
+
+    def refusing(self, refuses: Callable[[str, bool], str]) -> Workspace:
+        """The same folder, which also refuses what `refuses(path, write)` gives a reason for (deny rules)."""
+        names = self.names
+        ruled = RuledNames(names.reserved, names.secret, names.protected, refuses)
+        return Workspace(self.root, names=ruled, linked=self._linked, open_folder=self._open_folder)
 
     # Names
 

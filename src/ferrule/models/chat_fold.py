@@ -112,7 +112,7 @@ class StreamFold:
 def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> Answer:
     """An answer that came in one piece; a sink hears it in one piece. Raises ProviderError."""
     answer = Answer(sink.text, sink.reasoning) if sink else Answer()
-    value = json_object(body)
+    value = _parsed(body)
     if error := value.get("error"):
         raise error_inside(who, error, tools=tools)
     choice = _first_choice(value)
@@ -131,6 +131,14 @@ def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) 
     if isinstance(usage := value.get("usage"), dict):
         answer.usage = parse_usage(cast(dict[str, Any], usage))
     return answer
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        value: Any = from_json(body)
+    except ValueError:
+        return json_object(body)
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _words(answer: Answer, fields: Mapping[str, Any], say: Callable[[str], None]) -> None:

@@ -35,17 +35,22 @@ def request_head(
 
     `target` is the path with its query (or the absolute URL, for a proxy); `length` None sends no body.
     """
+    head = _head_start(method, target, host, tuple(headers.items()))
+    return head + (b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length)
+
+
+@lru_cache(maxsize=128)
+def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Everything before the length: the same for every round of a session."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
-    for name, value in headers.items():
+    for name, value in headers:
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
             # The value may be a key: it is not shown.
             raise ValueError(f"header {name!r} has characters that HTTP does not allow")
         lines.append(f"{name}: {value}")
-    if length is not None:
-        lines.append(f"Content-Length: {length}")
     if any(c <= " " or c == "\x7f" for c in target + host):
         raise ValueError("the URL has characters that HTTP does not allow")
-    return "\r\n".join((*lines, "\r\n")).encode("latin-1")
+    return "\r\n".join((*lines, "")).encode("latin-1")
 
 
 class ResponseParser:

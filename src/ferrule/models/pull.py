@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.store import paths
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)` in bytes, called now and then; `done` never exceeds `total`."""
@@ -70,9 +71,7 @@ def folder() -> Path:
     chosen = os.environ.get("FERRULE_MODELS")
     if chosen:
         return Path(chosen).expanduser()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("ferrule", appauthor=False) / "models"
+    return paths.cache() / "models"
 
 
 def known(name: str) -> Model:

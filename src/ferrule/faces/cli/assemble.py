@@ -138,7 +138,7 @@ def _gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
 
 
 def _safe_mode(settings: Settings) -> SafeMode:
-    permissions = dict(settings["commands.permissions"] or ())
+    permissions: dict[str, tuple[str, ...]] = dict(settings["commands.permissions"] or ())
     return SafeMode(settings["commands.safe_mode"], tuple(settings["commands.allowed_commands"]), permissions)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -97,7 +97,7 @@ async def _one(chat: Chat, line: str) -> bool:
     return True
 
 
-async def _interruptible(chat: Chat, work: Coroutine[Any, Any, Any]) -> None:
+async def _interruptible(chat: Chat, work: Awaitable[Any]) -> None:
     """Ctrl-C stops the running call first, the whole turn if none runs or when pressed again."""
     task = asyncio.ensure_future(work)
     pressed = 0

@@ -27,20 +27,17 @@ async def _local() -> list[str]:
 
 
 async def _ollama() -> list[str]:
-    from ferrule.core.errors import ProviderError
     from ferrule.models.ollama import Ollama
 
     wire = Ollama("any")
     try:
         async with asyncio.timeout(SECONDS):
             names = await wire.installed()
-    except (ProviderError, TimeoutError):
-        return ["ollama:                  no server answers (start it with `ollama serve`)"]
+    except TimeoutError:
+        names = []
     finally:
         await wire.close()
-    return [f"ollama:{name}" for name in names] or [
-        "ollama:                  runs, but has no models (`ollama pull ...`)"
-    ]
+    return [f"ollama:{name}" for name in names] or ["ollama:                  nothing there (`ollama serve`, `ollama pull llama3.2`)"]
 
 
 async def _openai() -> list[str]:

@@ -137,7 +137,7 @@ class Fence:
     def calls(self, content: str) -> tuple[Found, ...] | None:
         """The calls that the block's content is, or None."""
         text = content.strip()
-        if not text or self._hopeless:
+        if not text or not self._hopeful(text + "\n"):
             return None
         if text[0] in "{[" and _DATA.match(self._language):
             found = _json_calls(text)

@@ -35,8 +35,13 @@ from .region import (
 )
 from .registry import ALL
 
-_MOST_LITERALS = 32
-"""Regions that turned out to be prose, after which only marked calls are looked for."""
+_MOST_LITERALS = 64
+"""Regions that turned out to be prose, after which all that follows is taken for prose; `_MOST_BARE` for values
+without marks."""
+_MOST_BARE = 8
+_MOST_FORCED = 16
+"""Calls without a whole end, after which a call ends at its first closing mark: all of this keeps work linear."""
+_CHUNK = 2048
 _LINE = 240
 """Characters in which an inline code span or a fence's opening line must end."""
 
@@ -138,9 +143,12 @@ class Reader:
         self._pieces: list[str] = []
         self._fed = 0
         self._rest = ""
+        self._backlog = ""
+        self._read_on = 0
         self._last = "\n"
         self._line_blank = True
         self._literals = 0
+        self._forced = 0
         self._fences = fenced
         self._thought = False
         self._marked = marked or not self._forms
@@ -165,7 +173,7 @@ class Reader:
         """More of the reply. Returns the text that is certain by now and was not returned before."""
         self._pieces.append(piece)
         self._fed += len(piece)
-        self._rest += piece
+        self._backlog += piece
         self._run(end=False)
         return self._prose.take()
 
@@ -203,8 +211,25 @@ class Reader:
     # ---- the walk through the text
 
     def _run(self, *, end: bool) -> None:
-        while self._scan(end) if self._region is None else self._collect(end):
-            pass
+        while True:
+            if self._step(end=False):
+                continue
+            if self._read_on < len(self._backlog):
+                self._rest += self._backlog[self._read_on : self._read_on + _CHUNK]
+                self._read_on += _CHUNK
+            elif not end or not self._step(end=True):
+                break
+        if not end:
+            self._backlog, self._read_on = "", 0
+
+    def _step(self, *, end: bool) -> bool:
+        """One decision. False: none can be made without more text."""
+        moved = self._scan(end) if self._region is None else self._collect(end)
+        if len(self._rest) > 2 * _CHUNK:
+            # Regions hand back long texts; copying them again for every mark in them would not be linear.
+            self._backlog = self._rest[_CHUNK:] + self._backlog[self._read_on :]
+            self._rest, self._read_on = self._rest[:_CHUNK], 0
+        return moved
 
     def _collect(self, end: bool) -> bool:
         assert self._region is not None
@@ -213,6 +238,7 @@ class Reader:
         if outcome is None:
             return False
         self._literals += outcome.literal
+        self._forced += outcome.forced
         for item in outcome.items:
             self._hear(item)
             if isinstance(item, str):
@@ -230,15 +256,19 @@ class Reader:
             return True
         text = self._last + self._rest
         match = self._mark.search(text, 1)
-        if match is None or (match.end() >= len(text) and not end):
-            keep = len(text) if end else min(match.start() if match else len(text), self._certain(text))
+        keep = len(text) if end else min(match.start() if match else len(text), self._certain(text))
+        # A mark may also be the inside of a longer one that began before it and is not complete yet.
+        if match is None or (not end and (match.end() >= len(text) or keep < match.start())):
             self._say(text[1:keep], text[keep:])
             return False
         self._say(text[1 : match.start()], text[match.start() :])
         kind, mark, rest = match.lastgroup or "", match.group(), text[match.end() :]
         if kind.startswith("form"):
             form = self._forms[int(kind[4:])]
-            return self._begin(Marked(form, mark, self._tools), rest, form.name)
+            if self._literals >= _MOST_LITERALS:
+                return self._literally(mark, rest)
+            region = Marked(form, mark, self._tools, hasty=self._forced >= _MOST_FORCED)
+            return self._begin(region, rest, form.name)
         return self._open_by[kind](mark, rest, end)
 
     @staticmethod
@@ -311,7 +341,8 @@ class Reader:
         if self._thought:
             self._hear(Gap())
             return True
-        before = "".join(self._pieces)[: self._fed - len(rest) - len(mark)]
+        behind = len(rest) + len(mark) + max(0, len(self._backlog) - self._read_on)
+        before = "".join(self._pieces)[: self._fed - behind]
         self._clear()
         self._hear(Thought(before.strip()))
         return True
@@ -319,7 +350,7 @@ class Reader:
     def _open_header(self, mark: str, rest: str, end: bool) -> bool:
         """Harmony: a header says to whom the message goes."""
         stop = rest.find("<|message|>")
-        if stop < 0 and not end and len(rest) <= _LINE:
+        if stop < 0 and not end and len(rest) <= _LINE + len("<|message|>"):
             return self._wait(mark + rest)
         if stop < 0 or stop > _LINE:
             return self._literally(mark, rest)
@@ -345,54 +376,52 @@ class Reader:
         return True
 
     def _open_bare(self, mark: str, rest: str, end: bool) -> bool:
-        if self._marked or self._literals >= _MOST_LITERALS:
+        if self._marked or self._literals >= _MOST_BARE:
             return self._literally(mark + rest[:1], rest[1:])
         return self._begin(Bare(self._tools, head=False), mark + rest, "bare")
 
     def _open_tick(self, mark: str, rest: str, end: bool) -> bool:
         """A run of back-ticks: a fenced block, code in a line, or nothing."""
-        line, newline, _ = rest.partition("\n")
-        if not (newline or end) and mark not in rest and len(rest) <= _LINE:
-            return self._wait(mark + rest)
+        line, newline, _ = rest[:_LINE].partition("\n")
+        known = bool(newline) or end or len(rest) > _LINE
         if len(mark) >= 3 and self._fences:
-            opened = self._open_fence(mark, line, rest, bool(newline) or end)
-            if opened is not None:
-                return opened
-        close = re.search(rf"(?<!`){mark}(?!`)", line[: 4 * _LINE])
-        if close is None:
-            return self._literally(mark, rest)
-        if close.end() == len(rest) and not end:
+            if not known:
+                return self._wait(mark + rest)
+            if (newline or len(rest) <= _LINE) and self._open_fence(mark, line, rest):
+                return True
+        close = re.search(rf"(?<!`){mark}(?!`)", line)
+        if (close is None and not known) or (close and close.end() == len(rest) and not end):
             return self._wait(mark + rest)
-        return self._literally(mark + rest[: close.end()], rest[close.end() :])
+        stop = close.end() if close else 0
+        return self._literally(mark + rest[:stop], rest[stop:])
 
-    def _open_fence(self, mark: str, line: str, rest: str, whole: bool) -> bool | None:
-        """As `_open_tick`; None: this opens no block."""
-        if not whole and (mark in line or len(line) <= _LINE):
-            return self._wait(mark + rest)
+    def _open_fence(self, mark: str, line: str, rest: str) -> bool:
+        """Whether the marks and the line after them open a block (or are one)."""
         if mark in line:
-            if self._marked:
-                return None
-            block = fences.inline(mark, line, self._tools, self._nested)
-            if block is not None:
-                self._hear(block)
-                self._rest = rest[len(line) :]
-            return True if block is not None else None
+            block = None if self._marked else fences.inline(mark, line, self._tools, self._nested)
+            if block is None:
+                return False
+            self._hear(block)
+            self._rest, self._head = rest[len(line) :], False
+            return True
         if not self._line_blank and not re.fullmatch(r"\w*[ \t\r]*", line):
-            return None
-        opening = rest[: len(line) + 1]
+            return False
+        return self._begin_fence(mark, rest[: len(line) + 1], rest)
+
+    def _begin_fence(self, mark: str, opening: str, rest: str) -> bool:
+        self._head = False
         block = fences.Fence(mark, opening, self._tools, self._nested, plain=self._marked)
         return self._begin(block, rest[len(opening) :], "fenced")
 
     def _open_tilde(self, mark: str, rest: str, end: bool) -> bool:
-        newline = rest.find("\n")
+        newline = rest.find("\n", 0, _LINE)
         if newline < 0 and not end and len(rest) <= _LINE:
             return self._wait(mark + rest)
         if newline < 0 or not self._fences:
             return self._literally(mark, rest)
-        self._say(mark[: -len(mark.lstrip())], rest)
-        opening = rest[: newline + 1]
-        block = fences.Fence(mark.lstrip(), opening, self._tools, self._nested, plain=self._marked)
-        return self._begin(block, rest[newline + 1 :], "fenced")
+        bare = mark.lstrip()
+        self._say(mark[: -len(bare)], rest)
+        return self._begin_fence(bare, rest[: newline + 1], rest)
 
     def _nested(self, text: str) -> tuple[Found, ...]:
         inner = Reader(self._dialects, tools=self._tools.given, fenced=False)

@@ -59,13 +59,15 @@ Item = str | Found | Thought | Problem | Candidate | Gap | TurnEnd
 class Outcome:
     """What a region came to. `rest` is text that is to be read on; not `done`: the region goes on.
 
-    `literal`: the region was none; its text is prose. `fences` False: read on without looking for fences.
+    `literal`: the region was none; its text is prose. `forced`: it had no whole end and was ended all the same.
+    `fences` False: read on without looking for fences.
     """
 
     items: list[Item] = field(default_factory=list["Item"])
     rest: str = ""
     done: bool = True
     literal: bool = False
+    forced: bool = False
     fences: bool = True
 
 
@@ -78,11 +80,15 @@ class Region(Protocol):
 class Marked:
     """A call between marks. Every closing mark is tried; the first that leaves a whole call ends it."""
 
-    def __init__(self, form: Form, opener: str, tools: Tools, *, said: str | None = None) -> None:
+    def __init__(
+        self, form: Form, opener: str, tools: Tools, *, said: str | None = None, hasty: bool = False
+    ) -> None:
+        """`said` is the opener as it stood in the text, if it was not `opener`; `hasty` takes the first closing mark."""
         self._form = form
         self._opener = opener
         self._said = opener if said is None else said
         self._tools = tools
+        self._hasty = hasty
         self._closes = re.compile(form.closes(opener))
         self._parts: list[str] = []
         self._tail = ""
@@ -109,7 +115,10 @@ class Marked:
         if self._first is None:
             self._first = (start, stop)
         self._tried += 1
-        return self._read(Ending.CLOSED, start, stop) if self._tried <= _TRIES else None
+        if self._tried > _TRIES:
+            return None
+        outcome = self._read(Ending.CLOSED, start, stop)
+        return self._read(Ending.FORCED, start, stop) if outcome is None and self._hasty else outcome
 
     def _whole(self) -> str:
         self._parts = ["".join(self._parts)]
@@ -130,6 +139,7 @@ class Marked:
         if self._first is not None and (outcome is None or _doubtful(outcome)):
             outcome = self._read(Ending.FORCED, *self._first)
         if outcome is not None:
+            outcome.forced = True
             return outcome
         items: list[Item] = [self._said]
         if "|" in self._opener or "｜" in self._opener or self._opener.startswith("["):
@@ -156,10 +166,10 @@ class Thinking:
     def feed(self, piece: str, end: bool) -> Outcome | None:
         text = self._tail + piece
         match = self._closes.search(text)
-        if match:
+        if match and (match.end() < len(text) or end):
             thought = "".join(self._parts) + text[: match.start()]
             return Outcome([Thought(thought.strip())], text[match.end() :])
-        keep = max(0, len(text) - LONGEST + 1)
+        keep = max(0, min(len(text) - LONGEST + 1, match.start() - 1 if match else len(text)))
         self._parts.append(text[:keep])
         self._tail = text[keep:]
         return self._unclosed("".join(self._parts) + self._tail) if end else None

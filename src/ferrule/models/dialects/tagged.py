@@ -105,13 +105,13 @@ TAGGED = Form(
 )
 FUNCTION = Form(
     "function",
-    r"""<function(?:=|\s+name=)[^<>\n]{1,72}>""",
+    r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?>""",
     _closing_part,
     _read_marked_opener,
 )
 INVOKE = Form(
     "invoke",
-    rf"""<{PREFIX}invoke\s+name=[^<>\n]{{1,64}}>""",
+    rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?>""",
     _closing_part,
     _read_marked_opener,
 )

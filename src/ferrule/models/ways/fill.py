@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ferrule.core.calls import compact
 
-from .slots import Request, Slot, Value, lists, read_slots, spoken_of, values
+from .slots import Request, Slot, Value, assign, lists, read_slots, spoken_of, values
 from .words import first_sentence
 
 MOST_TOKENS = 64
@@ -91,21 +91,18 @@ class Filling:
     async def arguments(self, text: str) -> dict[str, Any]:
         """The arguments for a request."""
         request = Request(text)
-        required = [s for s in self._slots if s.required]
         given: dict[str, Any] = {}
-        await self._fill(required, request, given)
-        spoken = [s for s in self._slots if not s.required and self._offered(s, request)]
-        for slot in spoken:
-            found = self._offered(slot, request)
-            if found:
+        await self._fill([s for s in self._slots if s.required], request, given)
+        for slot in self._slots:
+            if not slot.required and (found := spoken_of(slot, request)):
                 await self._settle(slot, found, request, given, [])
         return {slot.name: given[slot.name] for slot in self._slots if slot.name in given}
 
-    def _offered(self, slot: Slot, request: Request) -> list[Value]:
-        return spoken_of(slot, request)
-
     async def _fill(self, slots: Sequence[Slot], request: Request, given: dict[str, Any]) -> None:
-        for slot in _in_order(slots):
+        for name, value in assign([s for s in slots if s.kind in ("integer", "number")], request).items():
+            request.take(value.span)
+            given[name] = value.value
+        for slot in _in_order([s for s in slots if s.name not in given]):
             others = [s for s in slots if s.name not in given and s is not slot]
             if slot.kind == "array":
                 given[slot.name] = await self._list(slot, request, given)
@@ -174,6 +171,9 @@ def _sure(slot: Slot, offered: list[Value], request: Request, others: Sequence[S
     """The value that needs no model: the only one, or the number that stands by the slot's own word."""
     if len(offered) == 1:
         return offered[0]
+    alike = [o for o in others if (o.kind, o.role == "path") == (slot.kind, slot.role == "path")]
+    if slot.kind == "string" and len(offered) == len(alike) + 1 and all(_marked(v) for v in offered):
+        return offered[0]  # as many pieces as slots: people name things in the order they are asked for
     if slot.kind in ("integer", "number") and offered:
         own = slot.words - frozenset(w for o in others for w in o.words)
         near = [(request.near(v.span, own, 3), v) for v in offered if v.span]
@@ -182,6 +182,10 @@ def _sure(slot: Slot, offered: list[Value], request: Request, others: Sequence[S
         if best <= 3 and len(closest) == 1:
             return closest[0]
     return None
+
+
+def _marked(value: Value) -> bool:
+    return value.span is not None and value.span.kind in ("quoted", "path", "url")
 
 
 def _grammar(slot: Slot, written: Sequence[str]) -> str:

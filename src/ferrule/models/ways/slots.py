@@ -6,6 +6,8 @@ description. What stays open (several pieces would do) is left to the model.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +21,11 @@ _TEXTS = frozenset(
     stem(w) for w in "text content message body string line lines note comment title code command query sentence".split()
 )
 _HEAD_ENDS = re.compile(r"\b(?:of|to|in|for|with|at|that|which|whose|where|from|such|when)\b|[,.:;(]")
+_EXAMPLES = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]{2,}\b|(?<=['`\"])\w+(?=['`\"])")
 _PLACES = frozenset("in under below inside within from into".split())
 _JOINTS = frozenset("and or then with from by for in on at to into of using via as where that which who while if".split())
+_SWITCHES = frozenset(stem(w) for w in "include show use is with has want get allow enable do add return".split())
+_NEGATIONS = frozenset("no not without don't never except".split())
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
@@ -159,7 +164,9 @@ def _enum(slot: Slot, request: Request) -> list[Value]:
 
 def _numbers(slot: Slot, request: Request) -> list[Value]:
     found: list[Value] = []
-    for span in request.single("number", "word"):
+    pieces = request.single("number", "word")
+    digits = [s for s in pieces if s.text[-1:].isdigit() or any(c.isdigit() for c in s.text)]
+    for span in digits if any(number(s.text) is not None for s in digits) else pieces:
         value = number(span.text)
         if value is None:
             continue
@@ -229,6 +236,34 @@ def _joined(request: Request, span: Span) -> bool:
     return False
 
 
+def assign(slots: Sequence[Slot], request: Request) -> dict[str, Value]:
+    """Numbers for several numeric slots at once: by the words they stand near, then in the order of both.
+
+    Only what is settled: with more numbers than slots and no word near, a slot is left out.
+    """
+    offered = {slot.name: [v for v in _numbers(slot, request) if v.span] for slot in slots}
+    pieces = {v.span.first for found in offered.values() for v in found if v.span}
+    if len(slots) < 2 or len(slots) > 5 or not pieces or len(pieces) > 8:
+        return {}
+    own = {s.name: s.words - frozenset(w for o in slots if o is not s for w in o.words) for s in slots}
+    best: tuple[float, tuple[Value | None, ...]] = (math.inf, ())
+    for chosen in itertools.product(*([*offered[s.name], None] for s in slots)):
+        spans = [v.span.first for v in chosen if v and v.span]
+        if len(set(spans)) < len(spans):
+            continue
+        cost = 0.4 * sum(a > b for a, b in itertools.combinations(spans, 2))
+        for slot, value in zip(slots, chosen, strict=True):
+            cost += 9.0 if value is None or value.span is None else request.near(value.span, own[slot.name], 4)
+        if cost < best[0]:
+            best = (cost, chosen)
+    enough = len(pieces) <= len(slots)
+    found: dict[str, Value] = {}
+    for slot, value in zip(slots, best[1], strict=True):
+        if value and value.span and (enough or request.near(value.span, own[slot.name], 3) <= 3):
+            found[slot.name] = value
+    return found
+
+
 def lists(slot: Slot, request: Request) -> list[tuple[list[Any], list[Span]]]:
     """Runs of pieces that stand together as a list (`1, 2 and 3`), longest first; for an array slot."""
     item = slot.item
@@ -272,8 +307,11 @@ def spoken_of(slot: Slot, request: Request) -> list[Value]:
 
 def _told(slot: Slot, request: Request) -> bool:
     """A switch is told of when the request has a content word of its name that is not a mere verb of showing."""
-    named = [w for w in content(slot.name) if len(w) > 3]
-    return bool(named) and all(w in request.stems for w in named)
+    named = [w for w in stems(slot.name) if w not in _SWITCHES]
+    if not named or not all(w in request.stems for w in named):
+        return False
+    at = min(request.stems.index(w) for w in named)
+    return not any(a.text.lower() in _NEGATIONS for a in request.atoms[max(0, at - 3) : at])
 
 
 def _spoken_strings(slot: Slot, request: Request) -> list[Span]:
@@ -281,9 +319,16 @@ def _spoken_strings(slot: Slot, request: Request) -> list[Span]:
         if found := request.single("path"):
             return found
         return [s for s in request.single("word", "quoted") if _placed(slot, request, s)]
+    told = {w.lower() for w in _EXAMPLES.findall(slot.about)}
+    if listed := [s for s in request.single("word") if s.text.lower() in told]:
+        return listed[:1]
     named = frozenset(content(slot.name))
-    near = [s for s in _texts(slot, request, ()) if request.near(s, named, 2) <= 2]
-    return [s for s in near if s.kind == "quoted" or s.first == s.last or not _joined(request, s)]
+    near = [s for s in _texts(slot, request, ()) if request.near(s, named, 2) <= 2 and s.first > 0]
+    return [s for s in near if s.kind == "quoted" or _proper(request.atoms[s.first : s.last + 1])]
+
+
+def _proper(pieces: Sequence[Atom]) -> bool:
+    return all(_entity(a) or a.text[:1].isupper() for a in pieces)
 
 
 def _placed(slot: Slot, request: Request, span: Span) -> bool:

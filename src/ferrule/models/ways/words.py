@@ -23,7 +23,7 @@ def stem(word: str) -> str:
             if ending == "ies":
                 word += "y"
             break
-    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 
 def stems(text: str) -> list[str]:
