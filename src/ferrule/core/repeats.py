@@ -24,10 +24,12 @@ class Repeats:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], _Seen] = {}
+        self._keys: dict[str, tuple[str, str]] = {}
 
     def refusal(self, call: Call) -> Result | None:
         """The answer to a fourth identical call, or None if it may run."""
-        seen = self._seen.get(_key(call))
+        key = self._keys[call.id] = _key(call)
+        seen = self._seen.get(key)
         if seen is None or seen.count < 3:
             return None
         return Result.error(
@@ -40,7 +42,7 @@ class Repeats:
     def observe(self, call: Call, result: Result) -> Result:
         """The result as the model should see it, after counting it."""
         answer = result.error_message or "" if not result.success else _text(result)
-        key = _key(call)
+        key = self._keys.pop(call.id, None) or _key(call)
         seen = self._seen.get(key)
         if seen is None or seen.answer != answer:
             self._seen[key] = _Seen(answer, 1)

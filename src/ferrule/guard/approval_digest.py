@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, cast
 
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
+
 
 def digest(tool_name: str, values: Mapping[str, Any]) -> str:
     """SHA-256 (hex) over the tool's name and its values as canonical JSON: keys sorted, no blanks.
 
     An approval holds for this digest only. A value that is no JSON is replaced by its type and plain form.
     """
-    text = json.dumps([tool_name, _plain(values)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    try:
+        text = _canonical([tool_name, values])
+    except (TypeError, ValueError):
+        text = _canonical([tool_name, _plain(values)])
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> int:
         # The reader went away (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  boundary: every FerruleError becomes a message and an exit code
         return _report(error)
     return outcome if isinstance(outcome, int) else 0
 

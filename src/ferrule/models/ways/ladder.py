@@ -21,7 +21,7 @@ from ferrule.models.dialects import Reader
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
 
 from .commands import open_commands
-from .reading import ReadingSink, reasoned, stop_of
+from .reading import PlainSink, reasoned, stop_of
 from .text import Names, open_text
 
 WAYS = ("native", "constrained", "text", "commands")
@@ -162,11 +162,13 @@ class LadderExchange:
         if not tools or schema is not None or self._fallback == "reject":
             answer = await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
             return self._rejected(answer, sink) if tools and schema is None else answer
-        between = ReadingSink(Reader(tools=self._names.schemas, marked=True), sink)
+        between = PlainSink(lambda: Reader(tools=self._names.schemas, marked=True), sink)
         answer = await self._exchange.ask(
             history, tools=tools, schema=schema, sink=between if sink is not None else None
         )
         reading = between.finish(answer)
+        if reading is None:
+            return answer
         if not reading.calls or answer.calls:
             plain = reading.text if not reading.calls else answer.text
             return replace(answer, text=plain, reasoning=reasoned(answer, reading))

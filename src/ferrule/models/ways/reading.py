@@ -2,22 +2,97 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from os.path import commonprefix
+
 from ferrule.core.events import ModelAnswered
 from ferrule.models.dialects import Reader, Reading
 from ferrule.models.wire import Sink
 
+_MAY_OPEN = re.compile("[<\\[{>|◁｜]")
+"""Characters without which no mark opens: text that has none of them is prose, and no reader is needed."""
+
+
+class PlainSink:
+    """For answers that are almost always plain: text passes untouched until a mark could open, then a reader takes over.
+
+    The reader is given what passed before, so it reads the same as if it had read from the start.
+    """
+
+    def __init__(self, make: Callable[[], Reader], outer: Sink | None) -> None:
+        self._make = make
+        self._outer = outer
+        self._passed: list[str] = []
+        self._held = ""
+        self._reading: ReadingSink | None = None
+
+    def text(self, piece: str) -> None:
+        if self._reading is not None:
+            self._reading.text(piece)
+        elif _MAY_OPEN.search(piece):
+            self._begin().text(piece)
+        else:
+            self._passed.append(piece)
+            self._show(piece)
+
+    def reasoning(self, piece: str) -> None:
+        if self._outer is not None:
+            self._outer.reasoning(piece)
+
+    def notice(self, topic: str, text: str) -> None:
+        if self._outer is not None:
+            self._outer.notice(topic, text)
+
+    def finish(self, answer: ModelAnswered) -> Reading | None:
+        """The reading of the whole answer; None if nothing in it could have been a mark."""
+        if self._reading is None:
+            if self._passed or not _MAY_OPEN.search(answer.text):
+                if self._held and self._outer is not None:
+                    self._outer.text(self._held)
+                return None
+            self._begin()
+        assert self._reading is not None
+        return self._reading.finish(answer)
+
+    def _show(self, piece: str) -> None:
+        # White space waits: before a call it is no part of the prose.
+        text = self._held + piece
+        shown = text.rstrip()
+        self._held = text[len(shown) :]
+        if shown and self._outer is not None:
+            self._outer.text(shown)
+
+    def _begin(self) -> ReadingSink:
+        reader = self._make()
+        passed = "".join(self._passed)
+        # A reader holds back what may still change (white space, an open back-tick): it was shown all the same.
+        ahead = passed[len(reader.feed(passed)) :] if passed else ""
+        self._reading = ReadingSink(reader, self._outer, fed=bool(passed), ahead=ahead)
+        return self._reading
+
 
 class ReadingSink:
-    """Feeds a reader. Reasoning and notices pass through; text passes as the reader lets it."""
+    """Feeds a reader. Reasoning and notices pass through; text passes as the reader lets it.
 
-    def __init__(self, reader: Reader, outer: Sink | None) -> None:
+    `fed`: the reader was given text before; `ahead` is what the person saw of it and the reader still holds.
+    """
+
+    def __init__(self, reader: Reader, outer: Sink | None, *, fed: bool = False, ahead: str = "") -> None:
         self._reader = reader
         self._outer = outer
-        self._fed = False
+        self._fed = fed
+        self._ahead = ahead
 
     def text(self, piece: str) -> None:
         self._fed = True
-        certain = self._reader.feed(piece)
+        self._show(self._reader.feed(piece))
+
+    def _show(self, certain: str) -> None:
+        """Pass words on, without those that were shown already."""
+        if self._ahead and certain:
+            shown = len(commonprefix((certain, self._ahead)))
+            certain, self._ahead = certain[shown:], "" if certain[shown:] else self._ahead[shown:]
         if certain and self._outer is not None:
             self._outer.text(certain)
 
@@ -34,11 +109,9 @@ class ReadingSink:
         if not self._fed and answer.text:
             self.text(answer.text)
         reading = self._reader.finish(cut=answer.stop == "length")
-        if self._outer is not None:
-            if reading.reasoning:
-                self._outer.reasoning(reading.reasoning)
-            if self._reader.remainder:
-                self._outer.text(self._reader.remainder)
+        if self._outer is not None and reading.reasoning:
+            self._outer.reasoning(reading.reasoning)
+        self._show(self._reader.remainder)
         return reading
 
 

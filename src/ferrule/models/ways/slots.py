@@ -16,16 +16,16 @@ from typing import Any, cast
 from .spans import FUNCTION_WORDS, Atom, Span, atoms, number, spans
 from .words import content, first_sentence, stem, stems
 
-_PATHS = frozenset(stem(w) for w in "path file folder directory dir filename filepath".split())
+_PATHS = frozenset(stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"])
 _TEXTS = frozenset(
-    stem(w) for w in "text content message body string line lines note comment title code command query sentence".split()
+    stem(w) for w in ["text", "content", "message", "body", "string", "line", "lines", "note", "comment", "title", "code", "command", "query", "sentence"]
 )
 _HEAD_ENDS = re.compile(r"\b(?:of|to|in|for|with|at|that|which|whose|where|from|such|when)\b|[,.:;(]")
 _EXAMPLES = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]{2,}\b|(?<=['`\"])\w+(?=['`\"])")
-_PLACES = frozenset("in under below inside within from into".split())
-_JOINTS = frozenset("and or then with from by for in on at to into of using via as where that which who while if".split())
-_SWITCHES = frozenset(stem(w) for w in "include show use is with has want get allow enable do add return".split())
-_NEGATIONS = frozenset("no not without don't never except".split())
+_PLACES = frozenset(["in", "under", "below", "inside", "within", "from", "into"])
+_JOINTS = frozenset(["and", "or", "then", "with", "from", "by", "for", "in", "on", "at", "to", "into", "of", "using", "via", "as", "where", "that", "which", "who", "while", "if"])
+_SWITCHES = frozenset(stem(w) for w in ["include", "show", "use", "is", "with", "has", "want", "get", "allow", "enable", "do", "add", "return"])
+_NEGATIONS = frozenset(["no", "not", "without", "don't", "never", "except"])
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 

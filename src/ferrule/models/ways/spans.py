@@ -33,19 +33,14 @@ _URL = re.compile(r"[A-Za-z][A-Za-z+.-]*://\S+|[\w.+-]+@[\w-]+\.[\w.]+")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-Z\"'`])|\n")
 
 FUNCTION_WORDS = frozenset(
-    """a an the this that these those some any all every each no of in on at to into onto from by for with without
-    about as is are was were be been being am do does did done can could would will shall should may might must have
-    has had having and or but nor so if then than when while where which who whom whose what why how i you he she it
-    we they me him her us them my your his its our their mine yours please just also only very too there here up out
-    off over under between among during after before until using use via per let want need like get got not named
-    called given""".split()
+    ["a", "an", "the", "this", "that", "these", "those", "some", "any", "all", "every", "each", "no", "of", "in", "on", "at", "to", "into", "onto", "from", "by", "for", "with", "without", "about", "as", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "done", "can", "could", "would", "will", "shall", "should", "may", "might", "must", "have", "has", "had", "having", "and", "or", "but", "nor", "so", "if", "then", "than", "when", "while", "where", "which", "who", "whom", "whose", "what", "why", "how", "i", "you", "he", "she", "it", "we", "they", "me", "him", "her", "us", "them", "my", "your", "his", "its", "our", "their", "mine", "yours", "please", "just", "also", "only", "very", "too", "there", "here", "up", "out", "off", "over", "under", "between", "among", "during", "after", "before", "until", "using", "use", "via", "per", "let", "want", "need", "like", "get", "got", "not", "named", "called", "given"]
 )
 """English words that carry no content; a copied value neither begins nor ends with one (in lower case)."""
 
 NUMBER_WORDS = {
     word: value
     for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
     )
 } | {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100, "thousand": 1000, "dozen": 12}
 

@@ -1,0 +1,38 @@
+"""An approver in Python: who answers when the rules ask. `--model ollama:llama3.2` asks a real model."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from ferrule import Agent, Scripted
+from ferrule.guard.approval import Answer, ApprovalRequest
+from ferrule.models.scripted import calls, says
+from ferrule.toolkits import files
+
+
+class Policy:
+    """Lets files be written, each for the whole session once it was asked about; deletes nothing."""
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        print(f"? {request.tool.name}: {request.reason}\n{request.preview}")
+        if request.tool.name != "write_file":
+            return Answer("deny", by="policy", note="this policy only lets files be written")
+        offered = next(offer for offer in request.offers if offer.choice == "session")
+        return Answer("session", offered.rule, by="policy")
+
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--model", help="such as ollama:llama3.2; without it, a script plays the model")
+script = [
+    calls(("write_file", {"path": "note.txt", "content": "one\n"})),
+    calls(("write_file", {"path": "note.txt", "content": "two\n"})),
+    calls(("delete_path", {"path": "note.txt"})),
+    says("The note says two. I was not allowed to delete it."),
+]
+with tempfile.TemporaryDirectory() as folder:
+    agent = Agent(parser.parse_args().model or Scripted(script), files.TOOLS, workspace=folder, approver=Policy())
+    answer = agent.run_sync("Write one, then two into note.txt, then delete the file.")
+    print([str(result.error_type) for result in answer.results], Path(folder, "note.txt").read_text())
+print(answer.text)
