@@ -27,12 +27,13 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--model", help="such as ollama:llama3.2; without it, a script plays the model")
 script = [
     calls(("write_file", {"path": "note.txt", "content": "one\n"})),
-    calls(("write_file", {"path": "note.txt", "content": "two\n"})),
-    calls(("delete_path", {"path": "note.txt"})),
-    says("The note says two. I was not allowed to delete it."),
+    calls(("write_file", {"path": "note.txt", "content": "two\n"}), ("delete_path", {"path": "plan.txt"})),
+    says("The note says two. I was not allowed to delete the plan."),
 ]
 with tempfile.TemporaryDirectory() as folder:
-    agent = Agent(parser.parse_args().model or Scripted(script), files.TOOLS, workspace=folder, approver=Policy())
-    answer = agent.run_sync("Write one, then two into note.txt, then delete the file.")
-    print([str(result.error_type) for result in answer.results], Path(folder, "note.txt").read_text())
-print(answer.text)
+    Path(folder, "plan.txt").write_text("keep me\n")
+    model = parser.parse_args().model or Scripted(script)
+    agent = Agent(model, files.TOOLS, workspace=folder, approver=Policy())
+    answer = agent.run_sync("Write one, then two into note.txt, then delete plan.txt.")
+    print({path.name: path.read_text() for path in sorted(Path(folder).iterdir())})
+print(*[f"{result.tool}: {result.error_message or 'ok'}" for result in answer.results], answer.text, sep="\n")

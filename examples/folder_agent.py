@@ -15,7 +15,7 @@ parser.add_argument("--model", help="such as ollama:llama3.2; without it, a scri
 script = [
     calls(("search_files", {"pattern": "TODO"}), ("read_file", {"path": "notes/plan.md"})),
     calls(("write_file", {"path": "notes/done.md", "content": "sails: mended\n"})),
-    # None of these happens: outside the rules, a secret name, a deny rule, outside the folder.
+    # None of these happens: not allowed, a secret name, a deny rule, outside the folder.
     calls(
         ("write_file", {"path": "src/boat.py", "content": ""}),
         ("read_file", {"path": ".env"}),
@@ -29,8 +29,9 @@ with tempfile.TemporaryDirectory() as folder:
         Path(folder, name).parent.mkdir(exist_ok=True)
         Path(folder, name).write_text("TODO: mend the sails\n")
     tools = [*files.TOOLS, *browse.TOOLS, *search.TOOLS]
-    rules = {"allow": ["Read(**)", "Edit(notes/**)"], "deny": ["Read(private/**)"]}
-    agent = Agent(parser.parse_args().model or Scripted(script), tools, workspace=folder, **rules)
+    model = parser.parse_args().model or Scripted(script)
+    allow = ["Read(**)", "Edit(notes/**)"]
+    agent = Agent(model, tools, workspace=folder, allow=allow, deny=["Read(private/**)"])
     answer = agent.run_sync("What is still to do? Do it, and note it in notes/done.md.")
 for result in answer.results:
     print("ok  " if result.success else "no  ", result.tool, result.error_message or result.data)

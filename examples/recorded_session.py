@@ -1,7 +1,5 @@
 """What the journal remembers: verify, resume, export. `--model ollama:llama3.2` asks a real model."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import tempfile
@@ -19,14 +17,15 @@ def roll(sides: int) -> int:
 
 
 async def main(model: str | None, file: Path) -> None:
-    first = Agent(model or Scripted([calls(("roll", {"sides": 6}))]), [roll], limits=Limits(max_rounds=1), journal=file)
+    one = Limits(max_rounds=1)
+    first = Agent(model or Scripted([calls(("roll", {"sides": 6}))]), [roll], limits=one, journal=file)
     session = first.session()
     try:
         await session.run("Roll a die with six sides.")
     except LimitReached as limit:
         print(limit)
     session.close()
-    # Another agent, as it could be in another process on another day, goes on with what the first one left.
+    # Another agent, perhaps in another process on another day, goes on with what the first one left.
     second = Agent(model or Scripted([says("It came up 3.")]), [roll], journal=file)
     session = second.resume(session.id)
     print((await session.run("And?")).text)

@@ -1,7 +1,5 @@
 """A run, event by event: what a terminal or a web page would draw. `--model ollama:llama3.2` asks a real model."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 
@@ -11,16 +9,15 @@ from ferrule.models.scripted import calls, says
 
 
 @tool(side_effect="none")
-async def count(to: int, context: Context) -> int:
+def count(to: int, context: Context) -> int:
     """Count from 1 up to a number."""
-    for number in range(1, to + 1):
-        context.progress(f"at {number}")
-    return to
+    context.progress(f"counting to {to}")
+    return len(range(to))
 
 
 async def main(model: str | None) -> None:
-    script = [calls(("count", {"to": 3})), says("I counted to three.")]
-    async for item in Agent(model or Scripted(script), [count]).stream("Count to 3."):
+    agent = Agent(model or Scripted([calls(("count", {"to": 3})), says("I counted to three.")]), [count])
+    async for item in agent.stream("Count to 3."):
         match item:
             case TextDelta(text):
                 print(text, end="", flush=True)
@@ -34,6 +31,8 @@ async def main(model: str | None) -> None:
                 print(f"result   {result.text()}")
             case RunFinished(stop=stop):
                 print(f"\nfinished {stop}")
+            case _:
+                pass
 
 
 parser = argparse.ArgumentParser(description=__doc__)

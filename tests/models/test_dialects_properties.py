@@ -217,6 +217,16 @@ def test_nothing_is_shown_of_a_reply_that_starts_inside_reasoning() -> None:
     assert reader.finish() == Reading("It is 4.", (), "First I look at it. Then I answer.")
 
 
+@pytest.mark.proves("dialects.headless-reasoning", "dialects.cut-anywhere")
+def test_a_word_about_the_closing_tag_does_not_end_reasoning_wherever_the_stream_is_cut() -> None:
+    reply = "It says </think> there. " + "x" * 200 + "</think>\nYes."
+    for size in (1, 7, 64, len(reply)):
+        reader = Reader(thinking=True)
+        for at in range(0, len(reply), size):
+            reader.feed(reply[at : at + size])
+        assert reader.finish().text == "Yes."
+
+
 @pytest.mark.proves("dialects.headless-reasoning")
 def test_a_reply_without_the_reasoning_it_was_said_to_have_is_text() -> None:
     reader = Reader(thinking=True)

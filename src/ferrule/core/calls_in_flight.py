@@ -49,14 +49,28 @@ class Slot:
         self.complete(Result.error(self.call, error, message))
 
 
-def start(slots: Iterable[Slot], *, asking: bool) -> list[Command]:
+def unfinished(batch: Iterable[Slot]) -> tuple[list[Slot], bool]:
+    """The slots without a result, and whether every one of them has been evaluated."""
+    left: list[Slot] = []
+    ready = True
+    for slot in batch:
+        if slot.result is None:
+            left.append(slot)
+            ready = ready and slot.evaluation is not None
+    return left, ready
+
+
+def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
     """Commands for every evaluated slot that conflicts with no unfinished slot before it.
 
-    `asking` is True while a question is out: there is one at a time. A direct call is not held back
-    by others: the call that made it is running and would wait for ever.
+    While one of the `open_slots` waits for a person no other question goes out: there is one at a
+    time. A direct call is not held back by others: the call that made it is running and would wait for ever.
     """
     commands: list[Command] = []
     ahead: list[Slot] = []
+    asking = False
+    for slot in open_slots:
+        asking = asking or slot.state is CallState.AWAITING
     for slot in slots:
         if slot.result is not None or slot.evaluation is None:
             continue

@@ -28,7 +28,7 @@ from typing import Any
 
 from . import events
 from .calls import Call, ErrorType, Result
-from .calls_in_flight import CallState, Slot, start, with_new_ids
+from .calls_in_flight import CallState, Slot, start, unfinished, with_new_ids
 from .commands import AskModel, Command, Evaluate, Finish, RunTool
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -101,7 +101,7 @@ class Machine:
         return [s.result for s in self._slots.values() if s.result is not None and not s.direct]
 
     def open_calls(self) -> list[Slot]:
-        """Calls of this run that have no result yet, in order."""
+        """Calls that have no result yet, in order."""
         return [slot for slot in self._slots.values() if slot.result is None]
 
     # ---- what opens work
@@ -159,8 +159,9 @@ class Machine:
     def _admit(self, index: int, call: Call) -> Slot:
         slot = self._slots[call.id] = Slot(call, state=CallState.EVALUATING)
         if index >= self.limits.max_calls_per_round:
-            limit = self.limits.max_calls_per_round
-            message = f"not run: at most {limit} calls per answer; ask again for what is still needed"
+            message = (
+                f"not run: at most {self.limits.max_calls_per_round} calls per answer; ask again for the rest"
+            )
             slot.complete(Result.error(call, ErrorType.LIMIT, message))
         elif refusal := self._repeats.refusal(call):
             slot.complete(refusal)
@@ -169,9 +170,7 @@ class Machine:
     def _finish_with(self, answer: events.ModelAnswered) -> Command:
         self.phase = Phase.FINISHED
         if answer.stop == "filter":
-            return Finish(
-                "failed", answer.text, "content_filter", "the provider withheld the answer", self.usage
-            )
+            return Finish("failed", answer.text, "content_filter", "withheld by the provider", self.usage)
         if self._last_answer:
             return Finish(
                 "limit", answer.text, "limit_max_rounds", f"{self.limits.max_rounds} rounds", self.usage
@@ -192,8 +191,7 @@ class Machine:
             return []
         slot.evaluation = event
         if event.verdict == "refuse":
-            denied = Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
-            slot.complete(event.result or denied)
+            slot.complete(event.result or Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason))
         elif slot.state is CallState.EXECUTING:
             # A hook changed the arguments after approval: what was approved is not what would run.
             slot.state = CallState.EVALUATING
@@ -204,9 +202,7 @@ class Machine:
         if slot is None or slot.state is not CallState.AWAITING or slot.evaluation is None:
             return []
         if event.choice == "deny" or event.digest != slot.evaluation.digest:
-            why = event.note or (
-                "denied by a person" if event.choice == "deny" else "approved for other arguments"
-            )
+            why = event.note or ("denied" if event.choice == "deny" else "approved for other arguments")
             slot.complete(Result.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {why}"))
             return self._advance()
         slot.state, slot.approved = CallState.EXECUTING, True
@@ -228,11 +224,11 @@ class Machine:
 
     def _advance(self) -> list[Command]:
         """Start whatever may start now; when a round is answered, go on."""
-        self._direct = [slot for slot in self._direct if slot.result is None]
-        waiting = [slot for slot in self._batch if slot.result is None]
-        ready = self.phase is Phase.WORKING and not any(slot.evaluation is None for slot in waiting)
+        waiting, ready = unfinished(self._batch)
+        if self._direct:
+            self._direct = [slot for slot in self._direct if slot.result is None]
         slots = [*self._direct, *waiting] if ready else self._direct
-        commands = start(slots, asking=any(s.state is CallState.AWAITING for s in (*self._direct, *waiting)))
+        commands = start(slots, [*self._direct, *waiting]) if slots else []
         if self.phase is Phase.WORKING and not waiting:
             self._close_round()
             commands += self._next_round()

@@ -166,7 +166,8 @@ class Driver:
                     for task in done:
                         todo.extend(task.result())
         finally:
-            await _stop(tasks)
+            if tasks:
+                await _stop(tasks)
         self.log.flush()
         return finish
 
@@ -197,7 +198,8 @@ class Driver:
                 self._exchange = await self._open_exchange()
             sink = self.log if self.log.observer else None
             answer = await self._exchange.ask(self.machine.history, tools=command.tools, sink=sink)
-            self.log.take(self._exchange.notices)
+            if self._exchange.notices:
+                self.log.take(self._exchange.notices)
         except ProviderError as error:
             return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
         commands = self._feed(answer)
@@ -293,5 +295,4 @@ class Driver:
 async def _stop(tasks: set[asyncio.Task[list[Command]]]) -> None:
     for task in tasks:
         task.cancel()
-    if tasks:
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,14 +11,11 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .hazards import INTERPRETERS, LISTERS, SCRIPT_FIRST, SHELLS, TALKERS, base, listed, writes
+from .parts import Finding, Part
 from .reserved import RESERVED, SECRET, Names
 from .words import ANY, BRACE, ONE, UNKNOWN, Word, could_name
-
-if TYPE_CHECKING:
-    from .parts import Part
 
 _DEVICES = frozenset(
     f"/dev/{name}" for name in listed("null zero full stdin stdout stderr tty random urandom")
@@ -27,14 +24,6 @@ _SCHEME = re.compile(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _FILE_URL = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE)
 _CODE_FLAG = re.compile(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
 _IN_CODE = re.compile(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A file name that the command may not use. `label` is `outside_workspace` or `credential_file_read`."""
-
-    label: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

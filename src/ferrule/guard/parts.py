@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .hazards import base
-from .named_paths import Finding
 from .words import Word
 
 MAX_PARTS = 50
@@ -14,6 +13,14 @@ must not become a way around it (the "50 sub-commands" class of conventions §2.
 MAX_BYTES = 4096
 MAX_DEPTH = 80
 """Nesting of the syntax tree, and of shells within shells four times over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A file name that the command may not use. `label` is `outside_workspace` or `credential_file_read`."""
+
+    label: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,18 +161,18 @@ class Thinking:
         self._head = head
         self._closes = re.compile(closes or re.escape(reasoning.closing(opener)))
         self._parts: list[str] = []
-        self._tail = ""
+        self._tail = "\n"  # begins with one letter of what came before, for marks that look behind
 
     def feed(self, piece: str, end: bool) -> Outcome | None:
         text = self._tail + piece
-        match = self._closes.search(text)
+        match = self._closes.search(text, 1)
         if match and (match.end() < len(text) or end):
-            thought = "".join(self._parts) + text[: match.start()]
+            thought = "".join(self._parts) + text[1 : match.start()]
             return Outcome([Thought(thought.strip())], text[match.end() :])
-        keep = max(0, min(len(text) - LONGEST + 1, match.start() - 1 if match else len(text)))
-        self._parts.append(text[:keep])
-        self._tail = text[keep:]
-        return self._unclosed("".join(self._parts) + self._tail) if end else None
+        keep = max(1, min(len(text) - LONGEST + 1, match.start() if match else len(text)))
+        self._parts.append(text[1:keep])
+        self._tail = text[keep - 1 :]
+        return self._unclosed("".join(self._parts) + self._tail[1:]) if end else None
 
     def _unclosed(self, text: str) -> Outcome:
         if not self._head:

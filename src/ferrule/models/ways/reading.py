@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from os.path import commonprefix
 
 from ferrule.core.events import ModelAnswered
 from ferrule.models.dialects import Reader, Reading
@@ -66,8 +65,9 @@ class PlainSink:
     def _begin(self) -> ReadingSink:
         reader = self._make()
         passed = "".join(self._passed)
-        # A reader holds back what may still change (white space, an open back-tick): it was shown all the same.
-        ahead = passed[len(reader.feed(passed)) :] if passed else ""
+        # A reader also holds back what may become code (an open back-tick): that was shown all the same.
+        given = len(reader.feed(passed)) if passed else 0
+        ahead = passed[given : len(passed) - len(self._held)]
         self._reading = ReadingSink(reader, self._outer, fed=bool(passed), ahead=ahead)
         return self._reading
 
@@ -91,7 +91,9 @@ class ReadingSink:
     def _show(self, certain: str) -> None:
         """Pass words on, without those that were shown already."""
         if self._ahead and certain:
-            shown = len(commonprefix((certain, self._ahead)))
+            pairs = zip(certain, self._ahead, strict=False)
+            least = min(len(certain), len(self._ahead))
+            shown = next((at for at, (a, b) in enumerate(pairs) if a != b), least)
             certain, self._ahead = certain[shown:], "" if certain[shown:] else self._ahead[shown:]
         if certain and self._outer is not None:
             self._outer.text(certain)
