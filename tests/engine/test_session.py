@@ -478,7 +478,13 @@ async def test_a_denied_path_is_not_found_by_a_search_or_a_listing_either(tmp_pa
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "plan.txt").write_text("the canary sings\n")
     (tmp_path / "open.txt").write_text("no canary here\n")
-    ours = agent([], [*search.TOOLS, *browse.TOOLS], workspace=tmp_path, deny=["Read(private/**)"], allow=["search_files"])
+    ours = agent(
+        [],
+        [*search.TOOLS, *browse.TOOLS],
+        workspace=tmp_path,
+        deny=["Read(private/**)"],
+        allow=["search_files"],
+    )
     session = ours.session()
     found = await session.call("search_files", pattern="canary")
     assert found.success and "open.txt" in found.text() and "sings" not in found.text()
@@ -493,6 +499,8 @@ async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() ->
         return "sent"
 
     approver = RecordingApprover(["session"])
-    result = await agent([calls(("send", {"n": 1}), ("send", {"n": 2})), says("ok")], [send], approver=approver).run("go")
+    result = await agent(
+        [calls(("send", {"n": 1}), ("send", {"n": 2})), says("ok")], [send], approver=approver
+    ).run("go")
     assert [r.success for r in result.results] == [True, True]
     assert len(approver.requests) == 1

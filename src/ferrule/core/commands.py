@@ -52,6 +52,7 @@ class Finish:
     code: str = ""
     detail: str = ""
     usage: Usage = Usage()
+    hint: str = ""
 
 
 Command = AskModel | Evaluate | AskPerson | RunTool | Finish

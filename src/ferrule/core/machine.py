@@ -181,7 +181,7 @@ class Machine:
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
         if self.phase is not Phase.ASKING:
             return []
-        return self._stop(ErrorType.CANCELLED, event.detail, "failed", event.code)
+        return self._stop(ErrorType.CANCELLED, event.detail, "failed", event.code, event.hint)
 
     # ---- the calls
 
@@ -270,13 +270,15 @@ class Machine:
             ErrorType.LIMIT, f"{event.limit} = {event.value:g}", "limit", f"limit_{event.limit}"
         )
 
-    def _stop(self, error: ErrorType, reason: str, stop: str, code: str = "") -> list[Command]:
+    def _stop(
+        self, error: ErrorType, reason: str, stop: str, code: str = "", hint: str = ""
+    ) -> list[Command]:
         for slot in self.open_calls():
             slot.abandon(error, reason)
         self._close_round()
         self.history.append(AssistantMessage(f"[no answer: the run was stopped: {reason}]"))
         self.phase = Phase.FINISHED
-        return [Finish(stop, "", code or stop, reason, self.usage)]
+        return [Finish(stop, "", code or stop, reason, self.usage, hint)]
 
     def _on_finished(self, event: events.RunFinished) -> list[Command]:
         if self.active:

@@ -105,4 +105,4 @@ class Session:
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")
         if finish.stop == "failed":
-            raise ProviderError(finish.detail, code=finish.code)
+            raise ProviderError(finish.detail, code=finish.code, hint=finish.hint)

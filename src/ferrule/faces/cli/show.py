@@ -1,104 +1,163 @@
-"""A run as it goes, drawn from its live events: calls as cards, text as it comes."""
+"""A run as it goes, drawn from its live events: calls as cards, words as they come."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any, cast
 
 from ferrule.core.calls import Call, Result
-from ferrule.core.events import CallEvaluated, Cancelled, ModelAnswered, Noticed, PersonAnswered, ToolAnswered
+from ferrule.core.events import (
+    CallEvaluated,
+    Cancelled,
+    DirectCall,
+    ModelAnswered,
+    Noticed,
+    PersonAnswered,
+    ToolAnswered,
+)
 from ferrule.engine.live import Live, Progress, ReasoningDelta, TextDelta
 
 from .terminal import Terminal
 
 PREVIEW_LINES = 6
 """Lines of a result that a card shows; the model and the journal have all of it."""
+_LINE = 200
 
 
 class Show:
-    """Turns live events into talk. `stream` decides whether the answer's text goes out as it comes."""
+    """Turns live events into talk.
+
+    `live`: the model's words go to standard output as they come, those between calls too (a person is looking).
+    Otherwise only talk is drawn, and whoever runs the run prints its answer. `answered` counts results.
+    """
 
     def __init__(
         self,
         terminal: Terminal,
         find: Callable[[str], Call | None],
         *,
-        answer_to_stdout: bool = True,
+        live: bool,
         reasoning: bool = False,
     ) -> None:
         self._terminal = terminal
         self._find = find
-        self._stdout = answer_to_stdout
+        self._live = live
         self._reasoning = reasoning
-        self._open_line = False
-        self.streamed = False
+        self._open_line: Callable[..., None] | None = None
+        self._streamed = False
+        self._own: set[str] = set()
+        self.answered = 0
+        self._draw: dict[type, Callable[[Any], None]] = {
+            TextDelta: self._text,
+            ReasoningDelta: self._thought,
+            ModelAnswered: self._model,
+            DirectCall: self._direct,
+            CallEvaluated: self._card,
+            PersonAnswered: self._person,
+            ToolAnswered: self._tool,
+            Progress: self._progress,
+            Noticed: self._notice,
+            Cancelled: self._cancelled,
+        }
 
     def __call__(self, item: Live) -> None:
         """Draw one event."""
-        if isinstance(item, TextDelta):
-            self._text(item.text)
-        elif isinstance(item, ReasoningDelta):
-            if self._reasoning:
-                self._terminal.talk(item.text, style="dim", end="")
-                self._open_line = True
-        elif isinstance(item, ModelAnswered):
-            self._end_line()
-        elif isinstance(item, CallEvaluated):
-            self._card(item)
-        elif isinstance(item, ToolAnswered):
-            self._result(item.result)
-        elif isinstance(item, Progress):
-            self._terminal.talk(f"  … {item.text}", style="dim")
-        elif isinstance(item, Noticed):
-            self._end_line()
-            self._terminal.say(f"! {item.topic}: {item.text}", style="yellow")
-        elif isinstance(item, PersonAnswered) and item.by == "no-terminal":
-            self._terminal.say(f"! {item.note}", style="yellow")
-        elif isinstance(item, Cancelled):
-            self._end_line()
-            self._terminal.say(f"! stopped: {item.reason}", style="yellow")
+        if draw := self._draw.get(type(item)):
+            draw(item)
 
-    def _text(self, piece: str) -> None:
-        self.streamed = True
-        self._open_line = True
-        if self._stdout:
-            self._terminal.answer(piece, end="")
-        else:
-            self._terminal.talk(piece, end="")
+    def _text(self, item: TextDelta) -> None:
+        self._streamed = True
+        if self._live:
+            self._piece(self._terminal.answer, item.text)
+
+    def _thought(self, item: ReasoningDelta) -> None:
+        if self._reasoning:
+            self._piece(self._terminal.talk, item.text, style="dim")
+
+    def _piece(self, write: Callable[..., None], text: str, **how: str) -> None:
+        if self._open_line is not None and self._open_line != write:
+            self._end_line()
+        self._open_line = write
+        write(text, end="", **how)
 
     def _end_line(self) -> None:
-        if self._open_line:
-            self._terminal.answer("") if self._stdout else self._terminal.talk("")
-            self._open_line = False
+        if self._open_line is not None:
+            self._open_line("")
+        self._open_line = None
+
+    def _model(self, item: ModelAnswered) -> None:
+        if self._live and item.text and not self._streamed:
+            self._piece(self._terminal.answer, item.text)
+        self._end_line()
+        if not self._live and item.text and item.calls:
+            self._terminal.talk(item.text)
+        self._streamed = False
+
+    def _direct(self, item: DirectCall) -> None:
+        if item.by == "person":
+            # Whoever typed it sees its output, and needs no card of it.
+            self._own.add(item.call.id)
 
     def _card(self, item: CallEvaluated) -> None:
         call = self._find(item.call_id)
-        if call is None:
+        if call is None or item.call_id in self._own:
             return
+        self._end_line()
         self._terminal.talk(f"▸ {call.tool} {arguments_of(call)}", style="bold cyan")
         if item.result is not None:
             self._result(item.result)
 
+    def _person(self, item: PersonAnswered) -> None:
+        if item.by == "no-terminal":
+            self._terminal.say(f"! {item.note}", style="yellow")
+        elif item.choice == "deny":
+            self._terminal.talk(f"  ✗ {item.note or 'denied'}", style="red")
+        elif item.grant:
+            self._terminal.talk(f"  {item.choice}: {item.grant}", style="dim")
+
+    def _tool(self, item: ToolAnswered) -> None:
+        self.answered += 1
+        if item.result.call_id not in self._own:
+            self._result(item.result)
+
     def _result(self, result: Result) -> None:
         if not result.success:
-            self._terminal.talk(f"  ✗ {result.error_type}: {result.error_message}", style="red")
+            self._terminal.talk(f"  ✗ {result.error_type}: {_gutter(result.error_message or '')}", style="red")
             return
         text = result.data if isinstance(result.data, str) else json.dumps(result.data, ensure_ascii=False)
         lines = text.splitlines()
         for line in lines[:PREVIEW_LINES]:
-            self._terminal.talk(f"  │ {line[:200]}", style="dim")
+            self._terminal.talk(f"  │ {line[:_LINE]}{'…' if len(line) > _LINE else ''}", style="dim")
         more = f", {len(lines) - PREVIEW_LINES} more lines" if len(lines) > PREVIEW_LINES else ""
         cut = ", cut" if result.partial else ""
         self._terminal.talk(f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green")
+
+    def _progress(self, item: Progress) -> None:
+        self._terminal.talk(f"  … {_gutter(item.text)}", style="dim")
+
+    def _notice(self, item: Noticed) -> None:
+        self._end_line()
+        self._terminal.say(f"! {item.topic}: {_gutter(item.text)}", style="yellow")
+
+    def _cancelled(self, item: Cancelled) -> None:
+        self._end_line()
+        self._terminal.say(f"! stopped: {_gutter(item.reason)}", style="yellow")
+
+
+def _gutter(text: str) -> str:
+    """Text of others, so that its further lines begin with a mark and not where ours begin."""
+    return text.rstrip("\n").replace("\n", "\n  │ ")
 
 
 def arguments_of(call: Call) -> str:
     """Arguments in a line: `path="a.txt" line_start=3`, or the text itself where it is no object."""
     try:
-        values = json.loads(call.arguments or "{}")
+        values: object = json.loads(call.arguments or "{}")
     except ValueError:
-        return call.arguments[:200]
+        values = None
     if not isinstance(values, dict):
-        return call.arguments[:200]
-    shown = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items())  # pyright: ignore[reportUnknownVariableType]
-    return shown if len(shown) <= 200 else shown[:197] + "..."
+        return " ".join(call.arguments[:_LINE].split())
+    named = cast("dict[str, object]", values).items()
+    shown = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named)
+    return shown if len(shown) <= _LINE else shown[: _LINE - 3] + "..."

@@ -1,46 +1,107 @@
 """What a person sees: answers on standard output, talk on standard error, readable without colour.
 
 rich draws where standard error is a terminal that wants colour; everywhere else plain text says the
-same. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are honoured. Control characters from models and tools are
-shown, not obeyed: a file must not be able to move the cursor over a permission prompt.
+same. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are honoured. Text of models and tools is shown, not obeyed:
+control characters are spelled out, so that a file cannot move the cursor over a question, and the heavy
+lines that frame a question are drawn light in everything else. An answer that goes into a pipe or a file
+keeps its bytes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import sys
+import unicodedata
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, TextIO
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+TOP, SIDE, BOTTOM = "┏", "┃", "┗"
+"""The frame of a question. Nothing but a question ever shows them."""
+
+_LIGHT = str.maketrans({TOP: "┌", SIDE: "│", BOTTOM: "└"})
+_JOINERS = "\u200c\u200d"
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
-def visible(text: str) -> str:
-    """Text with control and direction-changing characters spelled out (tabs and newlines stay)."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
+def visible(text: str, *, joiners: bool = False) -> str:
+    """Text with control, direction-changing and invisible characters spelled out (tabs and newlines stay).
+
+    `joiners` stay too if asked for: scripts and emoji need them, names of files and commands do not.
+    """
+    return _CONTROL.sub(
+        lambda match: match[0] if joiners and match[0] in _JOINERS else _spelled(match[0]),
+        text.replace("\r\n", "\n").translate(_LIGHT),
+    )
+
+
+def _spelled(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON that is safe to look at: what `visible` would spell out is escaped as JSON escapes it."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return _CONTROL.sub(lambda m: m[0] if m[0] == "\n" else json.dumps(m[0])[1:-1], text)
 
 
 def wants_colour(stream: TextIO) -> bool:
     """Whether to colour what goes to this stream."""
+    if find_spec("rich") is None:
+        return False
+    if os.environ.get("NO_COLOR"):
+        return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return stream.isatty()
+    return os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def cells(character: str) -> int:
+    """Columns that a character takes in a terminal."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def rows(text: str, width: int) -> list[str]:
+    """Lines cut so that none is wider than `width` columns: a terminal must not break them itself."""
+    found: list[str] = []
+    for line in text.expandtabs(4).split("\n"):
+        row, used = "", 0
+        for character in line:
+            if used + cells(character) > max(width, 2):
+                found.append(row)
+                row, used = "", 0
+            row, used = row + character, used + cells(character)
+        found.append(row)
+    return found
 
 
 class Terminal:
-    """Where a face writes. `quiet` drops the talk, never the answer or an error."""
+    """Where a face writes. `quiet` drops the talk, never the answer, a warning or an error.
+
+    Writing never raises for a reader that went away: `reader_gone` is called once, and the rest is dropped.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self.colour = wants_colour(sys.stderr)
+        self.reader_gone: Callable[[], object] = lambda: None
         self._console: Any = None
+        self._held: list[Callable[[], None]] | None = None
 
     def answer(self, text: str, *, end: str = "\n") -> None:
-        """The result of the command, for the next program in the pipe."""
-        sys.stdout.write(text + end)
-        sys.stdout.flush()
+        """The result of the command, for a person or the next program in the pipe."""
+        shown = visible(text, joiners=True) if sys.stdout.isatty() else text
+        self._put(lambda: self._out(shown + end))
 
     def talk(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
         """What a person may want to know while waiting."""
@@ -48,28 +109,58 @@ class Terminal:
             self.say(text, style=style, end=end)
 
     def say(self, text: str, *, style: str = "", end: str = "\n") -> None:
-        """Talk that `--quiet` does not silence: questions and warnings."""
+        """Talk that `--quiet` does not silence: warnings."""
         shown = visible(text)
-        if self.colour and style:
-            self._rich().print(self._styled(shown, style), end=end, highlight=False, soft_wrap=True)
+        self._put(lambda: self._draw([(shown, style)], end))
+
+    @contextmanager
+    def question(self) -> Generator[None]:
+        """While a question stands, everything but its frame waits: nothing is written between it and its answer."""
+        before, self._held = self._held, []
+        try:
+            yield
+        finally:
+            held, self._held = self._held or [], before
+            for write in held:
+                self._put(write)
+
+    def frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
+        """Part of a question: (text, style) pairs, each line and each wrapped piece of it behind the frame's mark."""
+        width = shutil.get_terminal_size().columns - 3
+        for text, style in lines:
+            for row in rows(visible(text), width):
+                self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n")
+
+    def _put(self, write: Callable[[], None]) -> None:
+        if self._held is None:
+            write()
+        else:
+            self._held.append(write)
+
+    def _out(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            drop_output()
+            self.reader_gone()
+
+    def _draw(self, parts: list[tuple[str, str]], end: str) -> None:
+        if self.colour and any(style for _, style in parts):
+            self._rich(parts, end)
             return
-        sys.stderr.write(shown + end)
+        sys.stderr.write("".join(text for text, _ in parts).rstrip(" " if end else "") + end)
         sys.stderr.flush()
 
-    def diff(self, text: str) -> None:
-        """A unified diff (or any preview), coloured by line."""
-        for line in visible(text).splitlines():
-            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-            self.say(f"  {line}", style=style)
-
-    def _styled(self, text: str, style: str) -> Any:
+    def _rich(self, parts: list[tuple[str, str]], end: str) -> None:
+        from rich.console import Console
         from rich.text import Text
 
-        return Text(text, style=style)
-
-    def _rich(self) -> Any:
         if self._console is None:
-            from rich.console import Console
+            self._console = Console(stderr=True, force_terminal=True, legacy_windows=False)
+        self._console.print(Text.assemble(*parts), end=end, highlight=False, soft_wrap=True)
 
-            self._console = Console(stderr=True, force_terminal=True)
-        return self._console
+
+def drop_output() -> None:
+    """Nobody reads standard output any more: what else is written there, also at exit, goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

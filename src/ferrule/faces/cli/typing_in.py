@@ -1,0 +1,37 @@
+"""Lines that a person types, outside of the chat: read so that waiting for one can be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+
+def forget_typed() -> None:
+    """Drop what was typed before now: it was not meant for the question that comes."""
+    import termios
+
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+async def read_line(text: str) -> str:
+    """A line from the terminal on standard input, after `text` on standard error. EOFError at the end of input.
+
+    No thread waits for the line: one would keep the process from ending after Ctrl-C.
+    """
+    forget_typed()
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+    # A terminal in line mode hands out one line at a time.
+    line = os.read(descriptor, 65536)
+    if not line:
+        raise EOFError
+    return line.decode("utf-8", "replace")

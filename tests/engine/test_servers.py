@@ -1,0 +1,101 @@
+"""Runs through the public door against servers: an Ollama that misbehaves, and the real llama.cpp over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule import Agent, Ollama, OpenAIChat, ProviderError, tool
+from ferrule.core.events import ModelAnswered, Noticed
+from ferrule.models.pull import path as model_path
+from ferrule.models.scripted import calls, says
+from ferrule.store.journal import SqliteJournal
+from ferrule.testing.ollama_double import OllamaDouble
+
+
+@tool(side_effect="none")
+def weather(city: str) -> str:
+    """The weather in a city now."""
+    return f"{city}: rain, 9 degrees"
+
+
+async def run(agent: Agent, question: str) -> tuple[str, list[Any]]:
+    items = [item async for item in agent.stream(question)]
+    answered = [item for item in items if isinstance(item, ModelAnswered)]
+    await agent.close()
+    return answered[-1].text if answered else "", items
+
+
+@pytest.mark.proves("ollama.run")
+async def test_an_ollama_that_ignores_tool_choice_and_sends_objects_is_understood() -> None:
+    steps = [calls(("weather", {"city": "Ghent"}), ("weather", {"city": "Oslo"})), says("Rain in both.")]
+    async with OllamaDouble(steps) as server:
+        agent = Agent(Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:"))
+        text, items = await run(agent, "Weather in Ghent and Oslo?")
+        assert text == "Rain in both."
+        told = [m for m in server.prompts[-1] if m["role"] == "tool"]
+        assert [m["content"] for m in told] == ["Ghent: rain, 9 degrees", "Oslo: rain, 9 degrees"]
+        assert not [item for item in items if isinstance(item, Noticed)]
+
+
+@pytest.mark.proves("ollama.truncation-is-said")
+async def test_a_server_that_cuts_from_the_front_is_reported_in_stream_and_journal() -> None:
+    journal = SqliteJournal(":memory:")
+    async with OllamaDouble([says("I see no tools.")], memory=600) as server:
+        wire = Ollama("llama3.2", base_url=server.url)
+        agent = Agent(wire, [weather], journal=journal, instructions="word " * 4000)
+        _, items = await run(agent, "Weather in Ghent?")
+        notices = [item for item in items if isinstance(item, Noticed)]
+        assert notices and notices[0].topic == "truncated" and "tokens" in notices[0].text
+    session = journal.sessions()[0].session
+    assert any(
+        isinstance(r.event, Noticed) and r.event.topic == "truncated" for r in journal.records(session)
+    )
+
+
+async def test_the_question_cut_off_is_a_typed_error_with_a_next_step() -> None:
+    async with OllamaDouble([says("never")], memory=40) as server:
+        agent = Agent(Ollama("llama3.2", base_url=server.url), [weather], journal=SqliteJournal(":memory:"))
+        with pytest.raises(ProviderError) as caught:
+            await run(agent, "word " * 4000)
+    assert caught.value.code == "context_overflow" and "num_ctx" in caught.value.hint
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    if not model_path("smollm2").exists():
+        pytest.skip("the model is not pulled: `ferrule models pull smollm2`")
+    xllamacpp = pytest.importorskip("xllamacpp")
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(model_path("smollm2"))
+    parameters.n_ctx = 4096
+    parameters.n_parallel = 1
+    parameters.verbosity = 0
+    return xllamacpp.Server(parameters)
+
+
+@pytest.mark.model
+@pytest.mark.proves("llama-cpp.run")
+async def test_the_real_llama_cpp_server_calls_a_tool_over_http_or_says_why_not(
+    llama: Any, tmp_path: Path
+) -> None:
+    """SmolLM2's template drops the tools field silently: the way is chosen by what the server says it can do."""
+    wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
+    agent = Agent(wire, [weather], journal=tmp_path / "j.db", way="constrained")
+    _, items = await run(agent, "What is the weather in Paris?")
+    answers = [item for item in items if isinstance(item, ModelAnswered)]
+    assert [(c.tool, c.arguments) for c in answers[0].calls] == [("weather", '{"city":"Paris"}')]
+    assert answers[0].way == "constrained"
+
+
+@pytest.mark.model
+@pytest.mark.proves("llama-cpp.tools-dropped-is-said")
+async def test_tools_that_a_template_drops_are_noticed_or_avoided(llama: Any, tmp_path: Path) -> None:
+    wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
+    assert (await wire.capabilities()).tools is not True
+    agent = Agent(wire, [weather], journal=tmp_path / "j.db")
+    _, items = await run(agent, "What is the weather in Paris?")
+    first = next(item for item in items if isinstance(item, ModelAnswered))
+    assert first.way != "native"
