@@ -8,26 +8,37 @@ made, moved or deleted (the status of every entry), and puts back what a call wa
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
-import runpy
 import shutil
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from ferrule.guard.reserved import DEFAULT
 
 HERE = Path(__file__).parent
-PATHS: list[Any] = runpy.run_path(str(HERE / "paths.py"))["PATHS"]
-COMMANDS: list[Any] = [
-    SimpleNamespace(**{name: getattr(row, name) for name in row.__dataclass_fields__})
-    for row in runpy.run_path(str(HERE / "commands.py"), run_name="attack_commands")["COMMANDS"]
-]
+
+
+def _table(name: str) -> ModuleType:
+    """A table of this folder as a module, under a name that shadows nothing."""
+    spec = importlib.util.spec_from_file_location(f"attack_{name}", HERE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PATHS: list[Any] = _table("paths").PATHS
+COMMANDS: list[Any] = _table("commands").COMMANDS
+PERMISSIVE: tuple[str, ...] = sys.modules["attack_commands"].PERMISSIVE
+UNSEEN: dict[str, str] = sys.modules["attack_commands"].UNSEEN
 NAME = "project"
 GIT = shutil.which("git")
 
@@ -97,10 +108,10 @@ class World:
 
     def _untouchable(self, path: str) -> None:
         """A file of this name, spelled as it is; what is there for lack of it is a folder with one."""
-        if path.endswith("-new") or path.rstrip("/.") in (".ferrule", ".harness", "agents", "Agents", ".ssh", ".git/hooks"):
-            path = path.rstrip("/.") + "/inside.txt"
-        if "/new." in path or path.startswith("new.") or path.rstrip("/") != path or "\u200b" in path:
-            return
+        if path in (".ferrule", "agents", ".ssh", ".git/hooks"):
+            path += "/inside.txt"
+        if "/new." in path or path.startswith("new.") or path.endswith(("/", "/.")):
+            return  # Names are protected before the file exists, and one spelling of a folder is enough.
         self._file(f"{NAME}/{path}", self._canary())
 
     def _twin(self, path: str) -> None:
@@ -145,8 +156,8 @@ class World:
             self._makers[f"{NAME}/{name}"] = lambda at, target=target: os.link(target, at)
 
     def _specials(self) -> None:
-        self._makers[f"{NAME}/pipe"] = lambda at: os.mkfifo(at)
-        self._makers[f"{NAME}/src/pipe"] = lambda at: os.mkfifo(at)
+        self._makers[f"{NAME}/pipe"] = os.mkfifo
+        self._makers[f"{NAME}/src/pipe"] = os.mkfifo
         self._makers[f"{NAME}/socket"] = _bind
         # Only root may make a device; for everybody else another pipe stands there.
         root = os.geteuid() == 0
@@ -171,12 +182,19 @@ class World:
         aside = self.base / "aside"
         (self.root / ".git").rename(aside)
         linked = ("link-out", "hard-out.txt", "hard-env.txt", "link-env")
-        kept = {name: os.readlink(at) if (at := self.root / name).is_symlink() else None for name in linked}
         for name in linked:
             (self.root / name).unlink()
             (self.root / name).write_text("before\n")
         self._git("init", "-q", "-b", "main")
-        tracked = (*linked, ".env", "k.pem", "src/a.txt", ".ferrule/ferrule.yaml", "agents/harvey.yaml", "harvey.yaml")
+        tracked = (
+            *linked,
+            ".env",
+            "k.pem",
+            "src/a.txt",
+            ".ferrule/ferrule.yaml",
+            "agents/harvey.yaml",
+            "harvey.yaml",
+        )
         self._git("add", "-f", "--", *tracked)
         self._git("commit", "-q", "-m", "first")
         (self.root / "src/a.txt").write_text("plain\nmore\n")
@@ -184,10 +202,10 @@ class World:
         self._git("commit", "-q", "-a", "-m", "second")
         (self.root / "src/a.txt").write_text("plain\n")
         (self.root / "k.pem").write_text(self._canary())
-        for name, target in kept.items():
+        for name in linked:
             (self.root / name).unlink()
             self._make(f"{NAME}/{name}")
-        (self.root / ".git/hooks").exists() and shutil.rmtree(self.root / ".git/hooks")
+        shutil.rmtree(self.root / ".git/hooks", ignore_errors=True)
         shutil.copytree(aside, self.root / ".git", dirs_exist_ok=True)
         shutil.rmtree(aside)
         for name in ("src/hard-config.py", "docs/hard-key.md"):
@@ -241,9 +259,7 @@ class World:
         if changed or look:
             after = self.look()
             differing = sorted(
-                path
-                for path in self.before.keys() | after.keys()
-                if self.before.get(path) != after.get(path)
+                path for path in self.before.keys() | after.keys() if self.before.get(path) != after.get(path)
             )
             harm += [f"changed: {path}" for path in differing if self._untouched(path)]
             self._restore(differing)

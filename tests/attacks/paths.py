@@ -1,11 +1,11 @@
 """Paths that no tool may follow, as data. Each has a harmless twin that must work.
 
-    id      names the row
-    path    what is sent. `<root>` is the workspace, `<outside>` a folder beside it, `<sibling>` a folder whose name
-            begins with the workspace's, `<name>` the workspace's own name
-    kind    what must happen, see KINDS
-    source  the class of the attack: conventions §2.2 or §4.3, a defect of systems.md, DESIGN §3
-    twin    a file (with `/` at its end: a folder) that is like it and harmless
+id      names the row
+path    what is sent. `<root>` is the workspace, `<outside>` a folder beside it, `<sibling>` a folder whose name
+        begins with the workspace's, `<name>` the workspace's own name
+kind    what must happen, see KINDS
+source  the class of the attack: conventions §2.2 or §4.3, a defect of systems.md, DESIGN §3
+twin    a file (with `/` at its end: a folder) that is like it and harmless
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ KINDS = {
     "reserved": "Ferrule's, an agent's or version control's own: refused before anything is opened",
     "secret": "may hold secrets: refused before anything is opened",
     "protected": "may be read, never written",
-    "link": "a link or a second name of a file: not followed, neither out nor in",
+    "link": "a symbolic link: not followed, neither out nor in",
+    "hard": "a second name of a file that must not be read: not read; writing makes a new file of that name",
     "special": "a pipe, a socket or a device: neither opened nor waited for",
     "holder": "a folder that holds untouchable names: neither moved nor deleted, and listed without them",
     "malformed": "no path, or one that is read as it stands: refused, or an ordinary name of the workspace",
@@ -125,7 +126,12 @@ _RESERVED = [
     ("ferrule-absolute", "<root>/.ferrule/ferrule.yaml", _OWN, "<root>/ferrule/settings.txt"),
     ("ferrule-dots", "src/../.ferrule/ferrule.yaml", _SPELL, "src/../ferrule/settings.txt"),
     ("ferrule-upper", ".FERRULE/ferrule.yaml", _FOLD, "FERRULE/settings.txt"),
-    ("ferrule-invisible", ".fer\u200brule/ferrule.yaml", "relayed previews hiding part", "ferru\u00eble/settings.txt"),
+    (
+        "ferrule-invisible",
+        ".fer\u200brule/ferrule.yaml",
+        "relayed previews hiding part",
+        "ferru\u00eble/settings.txt",
+    ),
     ("ferrule-below", "src/.ferrule/tools/x.md", _OWN, "src/ferrule/tools/x.md"),
     ("ferrule-temporary", ".ferrule-tmp-0123", _TEMP, "ferrule-tmp-0123"),
     ("ferrule-space", ".ferrule /ferrule.yaml", _FOLD, "ferrule x/settings.txt"),
@@ -260,11 +266,14 @@ _LINKS = [
     ("link-self-below", "link-self/x", _LINK_IN, "folder/x"),
     ("link-dangling-out", "link-dangling", _ABSENT, "plain-dangling"),
     ("link-dangling-env", "link-dangling-env", _ABSENT, "plain-dangling-env"),
+]  # fmt: skip
+
+_HARD_LINKS = [
     ("hard-out", "hard-out.txt", _HARD, "soft-out.txt"),
     ("hard-env", "hard-env.txt", _HARD, "soft-env.txt"),
     ("hard-key", "docs/hard-key.md", _HARD, "docs/soft-key.md"),
     ("hard-git", "src/hard-config.py", _HARD, "src/soft-config.py"),
-]  # fmt: skip
+]
 
 _SPECIALS = [
     ("pipe", "pipe", _SPECIAL, "pipe.txt"),
@@ -276,7 +285,12 @@ _SPECIALS = [
 _HOLDERS = [
     ("holder-env", "holder", "systems.md §1.1: exec and delete permissions never enforced", "holder-plain/"),
     ("holder-slash", "holder/", _SLASH, "holder-plain/"),
-    ("holder-deep", "holder/a", "systems.md §1.1: exec and delete permissions never enforced", "holder-plain/a/"),
+    (
+        "holder-deep",
+        "holder/a",
+        "systems.md §1.1: exec and delete permissions never enforced",
+        "holder-plain/a/",
+    ),
     ("holder-git", "vendor", "core.hooksPath", "vendor-plain/"),
     ("holder-root", ".", "DESIGN §3.5: reserved and secret", "src/"),
     ("holder-root-absolute", "<root>", "DESIGN §3.5: reserved and secret", "<root>/src/"),
@@ -330,6 +344,7 @@ PATHS = [
         ("secret", _SECRETS),
         ("protected", _PROTECTED),
         ("link", _LINKS),
+        ("hard", _HARD_LINKS),
         ("special", _SPECIALS),
         ("holder", _HOLDERS),
         ("malformed", _MALFORMED),

@@ -270,15 +270,13 @@ class Machine:
             ErrorType.LIMIT, f"{event.limit} = {event.value:g}", "limit", f"limit_{event.limit}"
         )
 
-    def _stop(
-        self, error: ErrorType, reason: str, stop: str, code: str = "", hint: str = ""
-    ) -> list[Command]:
+    def _stop(self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = "") -> list[Command]:
         for slot in self.open_calls():
-            slot.abandon(error, reason)
+            slot.abandon(error, why)
         self._close_round()
-        self.history.append(AssistantMessage(f"[no answer: the run was stopped: {reason}]"))
+        self.history.append(AssistantMessage(f"[no answer: the run was stopped: {why}]"))
         self.phase = Phase.FINISHED
-        return [Finish(stop, "", code or stop, reason, self.usage, hint)]
+        return [Finish(stop, "", code or stop, why, self.usage, hint)]
 
     def _on_finished(self, event: events.RunFinished) -> list[Command]:
         if self.active:
