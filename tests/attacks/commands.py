@@ -163,6 +163,8 @@ def _rows() -> list[CommandAttack]:
         ("many-parts", "; ".join(["ls"] * 60), "analysis gives up and the rest runs", "\"50 sub-commands\" (Adversa)", "; ".join(["ls"] * 40), "text"),
         ("too-long", "ls " + "x" * 5000, "analysis gives up and the rest runs", "\"50 sub-commands\" (Adversa)", "ls " + "x" * 500, "text"),
         ("too-deep", "(" * 200 + "ls" + ")" * 200, "analysis gives up and the rest runs", "\"50 sub-commands\" (Adversa)", "( ( ls ) )", "text"),
+        ("parser-brace", "echo {\U0005630e", "the parser reads wild memory and ends the process", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "echo '{\u00e9}'", "kernel"),
+        ("parser-range", "echo {1..\U000a630e}", "the parser reads wild memory and ends the process", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "echo {1..3}", "kernel"),
         # ---- wrappers and shells
         ("env", "env git status", "env can run anything", "wrappers", "timeout 5 git status", "kernel"),
         ("env-assignment", "env PATH=evil git status", "another git runs", "wrappers", "nice git status", "kernel"),
@@ -261,6 +263,11 @@ def _rows() -> list[CommandAttack]:
         ("traversal-flag", "grep --file=/etc/passwd x", "a file outside is read", "outside_workspace (systems.md §2.1)", "grep --file=words x", "text"),
         ("list-root", "ls /", "what is outside is listed", "outside_workspace (systems.md §2.1)", "ls .", "text"),
         ("sibling", "cat ../project2/x", "a folder with the same beginning", "CVE-2025-54794: prefix compare", "cat project2/x", "text"),
+        ("descriptor-escape", "cat /dev/fd/../root/etc/passwd", "a file outside is read", "CVE-2025-54794: prefix compare", "cat /dev/fd/0", "text"),
+        ("descriptor-environment", "cat < /dev/fd/../environ", "variables are read", "CVE-2025-54794: prefix compare", "cat < /dev/fd/0", "text"),
+        ("descriptor-write", "echo x > /dev/fd/../root/tmp/x", "a file outside is written", "CVE-2025-54794: prefix compare", "echo x > /dev/fd/1", "text"),
+        ("url-secret", "cat https://../.env", "a folder named https: makes a path of it", "same secret through every tool (systems.md §6.3)", "cat https://a/b", "text"),
+        ("url-outside", "cat x://../../etc/passwd", "a folder named x: makes a path of it", "outside_workspace (systems.md §2.1)", "cat x://etc/passwd", "text"),
         # ---- other programs that do more
         ("sed-in-place", "sed -i s/a/b/ x", "a file is written", "--flag injection", "sed s/a/b/ x", "kernel"),
         ("sed-write", "sed 'w run.sh' x", "a file is written", "--flag injection", "sed -n 1,5p x", "kernel"),

@@ -246,16 +246,15 @@ class World:
                         waiting.append(entry.path)
         return found
 
-    def unharmed(self, *shown: str, reads: bool = True, look: bool = False) -> list[str]:
+    def unharmed(self, *shown: str, readable: str = "-", look: bool = False) -> list[str]:
         """What a call did that it must not have done; empty if nothing. `shown` is all that came out of it.
 
-        With `reads` False only what is shown counts: git reads files to compare them. With `look` every entry is
-        compared, not only if something was seen to change.
+        Reads below `readable` do not count: git reads files to compare them, the command line reads settings to
+        say that they are not trusted. With `look` every entry is compared, not only if something was seen to change.
         """
         harm = [f"a canary is shown: {text[:300]!r}" for text in shown if self.marker in text]
         read, changed = self._watch.take()
-        if reads:
-            harm += [f"read: {path}" for path in read]
+        harm += [f"read: {path}" for path in read if not path.startswith(readable)]
         if changed or look:
             after = self.look()
             differing = sorted(

@@ -118,9 +118,13 @@ class Agent:
             self._model = self._connect(self._model)
         return self._model
 
-    def change_model(self, model: str | Wire) -> None:
-        """Let sessions ask another model from their next question on (`Driver.reopen`)."""
+    def change_model(
+        self, model: str | Wire, *, options: ModelOptions | None = None, way: str | None = None
+    ) -> None:
+        """Let sessions ask another model from their next question on (`Driver.reopen`), with its own options and way."""
         self._model = model
+        self._options = options or self._options
+        self._way = way or self._way
 
     async def close(self) -> None:
         """Give the model's connections (or its local server) back."""

@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
-from .command import analyse
 from .matching import Case, Need, host_of, normal
 from .named_paths import named_paths
 from .parts import Analysis
@@ -40,11 +39,8 @@ class Surroundings:
 def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> Case:
     """The case of one call. No I/O."""
     subjects = tool.subjects({name: _readable(values.get(name)) for name in tool.touches})
-    analyses = tuple(
-        analyse(subject.value, root=around.root, home=around.home, names=around.names)
-        for subject in subjects
-        if subject.kind == "command"
-    )
+    commands = [subject.value for subject in subjects if subject.kind == "command"]
+    analyses = _analysed(commands, around) if commands else ()
     needs = [need for subject in subjects if subject.kind != "command" for need in _need(subject, around)]
     needs += [need for analysis in analyses for need in _command_needs(analysis, around)]
     explained = _EXPLAINS[SideEffect(tool.side_effect)]
@@ -55,6 +51,12 @@ def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> C
     unsure = next(_unsure(analyses, around), "")
     named = tuple(path for analysis in analyses for path in _named(analysis, around))
     return Case(tool, tool.full_name, tuple(needs), analyses, named, tuple(labels), refusal, unsure)
+
+
+def _analysed(commands: list[str | tuple[str, ...]], around: Surroundings) -> tuple[Analysis, ...]:
+    from .command import analyse  # a third of the guard's start-up, and most runs have no command
+
+    return tuple(analyse(c, root=around.root, home=around.home, names=around.names) for c in commands)
 
 
 def _readable(value: object) -> object:

@@ -20,6 +20,7 @@ from .words import ANY, BRACE, ONE, UNKNOWN, Word, could_name
 _DEVICES = frozenset(
     f"/dev/{name}" for name in listed("null zero full stdin stdout stderr tty random urandom")
 )
+_DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
 _SCHEME = re.compile(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _FILE_URL = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE)
 _CODE_FLAG = re.compile(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
@@ -77,8 +78,8 @@ def _plain_words(program: str, rest: Sequence[str]) -> tuple[list[str], list[str
 
 
 def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
-    if _SCHEME.match(text):
-        return
+    if _SCHEME.match(text) and ".." not in text.split("/"):
+        return  # With `..` it may be a path all the same: where there is a folder `https:`, `https://../.env` is `.env`.
     text = _FILE_URL.sub("", text, count=1) if _FILE_URL.match(text) else text
     if text.startswith("-"):
         name, equals, value = text.partition("=")
@@ -133,7 +134,7 @@ def _judge(named: NamedPath, folder: str, root: str, names: Names | None) -> Fin
     text = named.text
     if UNKNOWN in text:
         return _judge_tail(named, names)
-    if not text or text in _DEVICES or text.startswith("/dev/fd/"):
+    if not text or text in _DEVICES or _DESCRIPTOR.fullmatch(text):
         return None
     absolute = posixpath.normpath(posixpath.join(folder, text))
     if root and (absolute == root or absolute.startswith(root + "/")):

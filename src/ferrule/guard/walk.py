@@ -46,6 +46,7 @@ _STRANGE = re.compile(
     "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
 )
 _CONTINUED = re.compile(r"(\\+)\n")
+_BRACE = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
 
 
 class Walk:
@@ -96,6 +97,11 @@ class Walk:
         joined = _CONTINUED.sub(lambda m: m[1][:-1] if len(m[1]) % 2 else m[0], text)
         if joined != text and "'" in text:
             self.problem = "it continues a line near single quotes"
+        if _BRACE.search(joined):
+            # tree-sitter-bash 0.25 takes what follows `{` for an index into a table of 384: other characters read
+            # memory that is not there and end the process. It is shown another one, and a person is asked.
+            self.problem = "a character that the parser cannot read stands behind `{`"
+            joined = _BRACE.sub("\\1\u00e9", joined)
         source = joined.encode("utf-8", "replace")
         tree = _parse(source)
         if tree.root_node.has_error:

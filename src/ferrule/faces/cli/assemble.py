@@ -5,11 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ferrule.core.calls import Call
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.guard.approval import AllowThese, Approver, NobodyToAsk
@@ -28,7 +28,9 @@ from ferrule.toolkits.shell import CommandPolicy
 from ferrule.tools.catalog import Catalog
 
 from .approve import TerminalApprover
+from .options import SETTING_OPTIONS
 from .terminal import Terminal
+from .typing_in import read_line
 
 INSTRUCTIONS = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
@@ -48,22 +50,43 @@ class Assembly:
         """A new session, or the one with this id (or beginning of it)."""
         return self.agent.resume(session) if session else self.agent.session()
 
-    def find(self, session: Session) -> Callable[[str], Call | None]:
-        """Looks a call up by its id, for drawing it."""
-
-        def found(call_id: str) -> Call | None:
-            slot = session.driver.machine.slot(call_id)
-            return None if slot is None else slot.call
-
-        return found
-
     async def change_model(self, name: str, session: Session) -> None:
-        """Another model for the same session; its history goes along. Raises ConfigError, ProviderError."""
-        wire = _wire(self.settings, name)
-        await wire.capabilities()
-        await self.agent.close()
-        self.agent.change_model(wire)
-        session.driver.reopen()
+        """Another model for the same session; its history goes along, its own settings hold from now on.
+
+        Raises ConfigError, ProviderError; then nothing has changed.
+        """
+        wire = wire_of(self.settings, name)
+        try:
+            await wire.capabilities()
+        except FerruleError:
+            await wire.close()
+            raise
+        mine = self.settings.for_model(name)
+        try:
+            await self.agent.close()
+        finally:
+            self.agent.change_model(wire, options=_model_options(mine), way=_way(mine))
+            session.driver.reopen()
+            session.limits, session.model = mine.limits, name
+
+    async def close(self, session: Session | None = None, *, strict: bool = True) -> None:
+        """Give everything back. With `strict=False` an error on the way is said and not raised: another one counts."""
+        if session is not None:
+            session.close()
+        try:
+            await self.agent.close()
+        except FerruleError as error:
+            if strict:
+                raise
+            self.terminal.talk(f"! {error.detail}", style="yellow")
+        finally:
+            self.agent.journal.close()
+
+
+def call_of(session: Session, call_id: str) -> Call | None:
+    """A call of the run by its id, for drawing it."""
+    slot = session.driver.machine.slot(call_id)
+    return None if slot is None else slot.call
 
 
 def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembly:
@@ -79,24 +102,25 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
     names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
     workspace = Workspace(settings.workspace, names=names)
     gate = _gate(settings, workspace, names)
-    for problem in gate.grants.problems:
+    catalog, unknown = _catalog(settings, mine)
+    for problem in (*gate.grants.problems, *unknown):
         terminal.say(f"! {problem}", style="yellow")
     agent = Agent(
         settings.model,
-        _catalog(settings, mine),
+        catalog,
         instructions=INSTRUCTIONS,
         workspace=workspace,
         limits=mine.limits,
         gate=gate,
         approver=_approver(options, terminal),
         journal=SqliteJournal(settings.journal, durability=settings["journal.durability"]),
-        way="auto" if mine.tool_mode == "none" else mine.tool_mode,
+        way=_way(mine),
         results=mine.results,
         options=_model_options(mine),
         user=person(),
         resources=[_commands(settings)],
         interruptible=interruptible,
-        connect=lambda name: _wire(settings, name),
+        connect=lambda name: wire_of(settings, name),
     )
     return Assembly(agent, settings, terminal)
 
@@ -114,16 +138,20 @@ def journal() -> SqliteJournal:
     return SqliteJournal(load_settings().journal)
 
 
+def model_of(session: str) -> str:
+    """The model that a session last worked with."""
+    with journal() as store:
+        return store.find(session).model
+
+
 def _flags(options: dict[str, Any]) -> dict[str, Any]:
-    named = {
-        "model": options.get("model"),
-        "mode": options.get("mode"),
-        "tool_mode": options.get("way"),
-        "limits.max_rounds": options.get("max_rounds"),
-        "permissions.allow": list(options.get("allow") or ()) or None,
-        "permissions.deny": list(options.get("deny") or ()) or None,
+    """The settings that were given as options: an option's name is the setting's key with `__` for the dot."""
+    given = {name.replace("__", "."): value for name, value in options.items() if name in SETTING_OPTIONS}
+    return {
+        key: list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts
+        for key, value in given.items()
+        if value is not None and value != ()
     }
-    return {key: value for key, value in named.items() if value is not None}
 
 
 def _gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
@@ -151,50 +179,59 @@ def _commands(settings: Settings) -> CommandPolicy:
     )
 
 
-def _catalog(settings: Settings, mine: ForModel) -> Catalog:
+def _catalog(settings: Settings, mine: ForModel) -> tuple[Catalog, list[str]]:
+    """The tools of this run, and a sentence for each name in the settings that names none."""
     kits = (files, browse, search, shell, git, tasks, clock)
+    everything = Catalog(tool for kit in kits for tool in kit.TOOLS)
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
+    unknown = [_no_tool(everything, name) for name in (*(allowed or ()), *denied) if name not in everything]
     if not mine.tools_enabled or mine.tool_mode == "none":
-        return Catalog()
-    return Catalog(
+        return Catalog(), unknown
+    kept = [
         tool
-        for kit in kits
-        for tool in kit.TOOLS
+        for tool in everything
         if (allowed is None or tool.full_name in allowed) and tool.full_name not in denied
-    )
+    ]
+    return Catalog(kept), unknown
+
+
+def _no_tool(catalog: Catalog, name: str) -> str:
+    near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
+    return f"the settings name a tool `{name}`, and there is none" + (f"; nearest: {near}" if near else "")
 
 
 def _approver(options: dict[str, Any], terminal: Terminal) -> Approver:
     asked: Approver = NobodyToAsk()
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        asked = TerminalApprover(terminal, _read_line, user=person())
+        asked = TerminalApprover(terminal, read_line, user=person())
     yes_to = tuple(options.get("yes_to") or ())
     return AllowThese(yes_to, asked) if yes_to else asked
 
 
-async def _read_line(text: str) -> str:
-    import asyncio
-
-    sys.stderr.write(text)
-    sys.stderr.flush()
-    line = await asyncio.to_thread(sys.stdin.readline)
-    if not line:
-        raise EOFError
-    return line
-
-
-def _wire(settings: Settings, name: str) -> Wire:
+def wire_of(settings: Settings, name: str) -> Wire:
+    """The wire of a model with what the settings say of its provider. Raises ConfigError."""
     provider = settings.provider(name.partition(":")[0])
     options: dict[str, Any] = {}
     if provider.base_url:
         options["base_url"] = provider.base_url
     if provider.api_key_env:
-        options["api_key"] = os.environ.get(provider.api_key_env, "")
+        options["api_key"] = _key(provider.api_key_env)
     if provider.ca_bundle:
         from ferrule.models.transport import Transport
 
-        options["transport"] = Transport(ca_bundle=provider.ca_bundle)
+        options["transport"] = Transport(ca_file=provider.ca_bundle)
     return resolve(name, **options)
+
+
+def _key(variable: str) -> str:
+    key = os.environ.get(variable, "")
+    if not key:
+        raise ConfigError(f"the settings take the key from `{variable}`, which is not set")
+    return key
+
+
+def _way(mine: ForModel) -> str:
+    return "auto" if mine.tool_mode == "none" else mine.tool_mode
 
 
 def _model_options(mine: ForModel) -> ModelOptions:

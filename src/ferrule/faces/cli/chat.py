@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -24,8 +25,10 @@ def chat(**options: Any) -> int:
     import asyncio
     import sys
 
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; use `ferrule run` in scripts")
+    if find_spec("prompt_toolkit") is None:
+        raise click.UsageError("chat needs prompt-toolkit: `pip install 'ferrule[cli]'`")
     from .chatting import converse
 
     return asyncio.run(converse(options))

@@ -9,7 +9,10 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a completion script: `ferrule completion bash > ~/.local/share/bash-completion/completions/ferrule`."""
+    """Print a completion script for a shell.
+
+    `ferrule completion bash > ~/.local/share/bash-completion/completions/ferrule`
+    """
     from .root import ferrule
 
     kind = get_completion_class(shell)

@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from importlib.util import find_spec
+
+from ferrule.core.errors import FerruleError
+from ferrule.store.settings import Settings, load_settings
 
 SECONDS = 2.0
 """How long a provider may take to say what it has."""
 
 
-async def discovered() -> list[str]:
-    """A line per model or per reason why there is none."""
-    parts = await asyncio.gather(_local(), _ollama(), _openai())
-    return [line for part in parts for line in part]
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model, or a provider (`name:`) without one; `detail` says what is missing."""
+
+    model: str
+    ready: bool
+    detail: str = ""
 
 
-async def _local() -> list[str]:
-    from ferrule.models.pull import path
+async def discovered() -> list[Row]:
+    """What there is, by provider, with the addresses and keys that the settings name."""
+    settings = load_settings()
+    parts = await asyncio.gather(_local(), _ollama(settings), _openai(settings))
+    return [row for part in parts for row in part]
+
+
+async def _local() -> list[Row]:
+    from ferrule.models.pull import installed
 
     if find_spec("xllamacpp") is None:
-        return ["local:smollm2            needs `pip install 'ferrule[local]'`"]
-    if not path("smollm2").exists():
-        return ["local:smollm2            needs `ferrule models pull smollm2`"]
-    return ["local:smollm2            ready"]
+        return [Row("local:smollm2", False, "needs `pip install 'ferrule[local]'`")]
+    try:
+        installed("smollm2")
+    except FerruleError as error:
+        return [Row("local:smollm2", False, f"{error.detail}; `{error.hint}`")]
+    return [Row("local:smollm2", True)]
 
 
-async def _ollama() -> list[str]:
+async def _ollama(settings: Settings) -> list[Row]:
     from ferrule.models.ollama import Ollama
 
-    wire = Ollama("any")
+    base = settings.provider("ollama").base_url
+    wire = Ollama("any", base_url=base) if base else Ollama("any")
     try:
         async with asyncio.timeout(SECONDS):
             names = await wire.installed()
@@ -37,10 +54,13 @@ async def _ollama() -> list[str]:
         names = []
     finally:
         await wire.close()
-    return [f"ollama:{name}" for name in names] or ["ollama:                  nothing there (`ollama serve`, `ollama pull llama3.2`)"]
+    nothing = Row("ollama:", False, f"nothing at {wire.base_url} (`ollama serve`, `ollama pull llama3.2`)")
+    return [Row(f"ollama:{name}", True) for name in names] or [nothing]
 
 
-async def _openai() -> list[str]:
-    if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
-        return ["openai:                  set OPENAI_API_KEY (and OPENAI_BASE_URL for another server)"]
-    return ["openai:MODEL             ready (the key or address is set)"]
+async def _openai(settings: Settings) -> list[Row]:
+    provider = settings.provider("openai")
+    key = os.environ.get(provider.api_key_env or "OPENAI_API_KEY")
+    if key or provider.base_url or os.environ.get("OPENAI_BASE_URL"):
+        return [Row("openai:MODEL", True, "the key or the address is set")]
+    return [Row("openai:", False, "set OPENAI_API_KEY (and OPENAI_BASE_URL for another server)")]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import io
 
 
 def main() -> None:
@@ -12,6 +16,9 @@ def main() -> None:
 
         sys.stdout.write(f"ferrule {__version__}\n")
         return
+    if sys.stdout is not None:
+        # What the terminal's encoding cannot say is spelled out instead of ending the program.
+        cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
     from .root import run
 
     sys.exit(run(sys.argv[1:]))

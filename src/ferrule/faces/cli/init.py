@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import click
@@ -16,18 +18,43 @@ def init(folder: str, force: bool, user: bool) -> int:
     from ferrule.store import paths
 
     target = paths.config() / "ferrule.yaml" if user else Path(folder) / ".ferrule" / "ferrule.yaml"
-    if target.exists() and not force:
+    if os.path.lexists(target) and not force:
         raise click.UsageError(f"{target} exists; --force replaces it")
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    target.write_text(template(project=not user), encoding="utf-8")
+    _write(target, template(project=not user), follow=user)
     click.echo(f"wrote {target}", err=True)
     if not user:
         click.echo("hint: read it, change it, then `ferrule trust` lets it take effect", err=True)
     return 0
 
 
+def _write(target: Path, text: str, *, follow: bool) -> None:
+    """A new file. In a folder that others may have filled, a link is not followed: it could lead anywhere."""
+    from ferrule.core.errors import ConfigError
+
+    if not follow and target.parent.is_symlink():
+        raise ConfigError(f"`{target.parent}` is a link; nothing was written through it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not follow:
+            target.unlink(missing_ok=True)
+        flags = (
+            os.O_WRONLY
+            | os.O_CREAT
+            | os.O_TRUNC
+            | os.O_CLOEXEC
+            | (0 if follow else os.O_EXCL | os.O_NOFOLLOW)
+        )
+        with os.fdopen(os.open(target, flags, 0o644), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"cannot write `{target}`: {error.strerror}") from error
+
+
 def template(*, project: bool) -> str:
-    """Every setting as a comment, with its default and what it is for, made from the table of settings."""
+    """Every setting as a comment, with its default and what it is for, made from the table of settings.
+
+    A line that begins with `#` and no blank can be uncommented as it stands.
+    """
     from ferrule.store.settings_table import SETTINGS
 
     lines = ["# Settings of Ferrule. Uncomment what you want to change."]
@@ -40,18 +67,13 @@ def template(*, project: bool) -> str:
             continue
         lines += ["", f"# {setting.short} {setting.long}".rstrip()]
         if setting.choices:
-            lines.append(
-                f"#   one of: {', '.join(c for c in setting.choices if not (project and c in setting.refused))}"
-            )
-        lines.append(f"#{setting.key}: {_yaml(setting.default)}")
+            possible = [choice for choice in setting.choices if not (project and choice in setting.refused)]
+            lines.append(f"#   one of: {', '.join(possible)}")
+        empty = "{}" if setting.kind in ("actions", "models", "providers") else ""
+        lines.append(f"#{setting.key}: {empty or _yaml(setting.default)}")
     return "\n".join(lines) + "\n"
 
 
 def _yaml(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return "[" + ", ".join(str(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return str(value)
+    """A default in YAML, which for these values is JSON; text is quoted so that no word is taken for another type."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from ferrule.models.wire import Capabilities
 
 
 @click.group()
@@ -14,14 +18,21 @@ def models() -> None:
 
 
 @models.command("list")
-def list_models() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def list_models(as_json: bool) -> None:
     """Providers that can be reached from here, and their models."""
     import asyncio
+    from dataclasses import asdict
 
     from .discover import discovered
+    from .terminal import visible
 
-    for line in asyncio.run(discovered()):
-        click.echo(line)
+    rows = asyncio.run(discovered())
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    for row in rows:
+        click.echo(visible(f"{'✓' if row.ready else '·'} {row.model:24} {row.detail}".rstrip()))
 
 
 @models.command()
@@ -32,42 +43,50 @@ def probe(model: str, as_json: bool) -> None:
     import asyncio
     from dataclasses import asdict
 
-    from ferrule.models.registry import resolve
-    from ferrule.models.ways.ladder import choose
-
-    async def ask() -> tuple[dict[str, object], str]:
-        wire = resolve(model)
-        try:
-            found = await wire.capabilities()
-            return asdict(found), choose(found)
-        finally:
-            await wire.close()
-
-    found, way = asyncio.run(ask())
+    found, way = asyncio.run(_asked(model))
     if as_json:
-        click.echo(json.dumps({"model": model, "way": way, **found}, indent=2))
+        click.echo(json.dumps({"model": model, "way": way, **asdict(found)}, indent=2))
         return
     said = {True: "yes", False: "no", None: "unknown"}
     for name in ("tools", "structured", "thinking"):
-        click.echo(f"{name:12} {said[found[name]]}")  # type: ignore[index]
-    click.echo(f"{'context':12} {found['context'] or 'unknown'}")
-    click.echo(f"{'source':12} {found['source']}")
+        click.echo(f"{name:12} {said[getattr(found, name)]}")
+    click.echo(f"{'context':12} {found.context or 'unknown'}")
+    click.echo(f"{'source':12} {found.source}")
     click.echo(f"{'way':12} {way}")
+
+
+async def _asked(model: str) -> tuple[Capabilities, str]:
+    from ferrule.models.ways.ladder import choose
+    from ferrule.store.settings import load_settings
+
+    from .assemble import wire_of
+
+    wire = wire_of(load_settings(), model)
+    found = await wire.capabilities()
+    if not model.startswith("scripted:"):
+        # A script that nobody asked would complain about its unused steps.
+        await wire.close()
+    return found, choose(found)
 
 
 @models.command()
 @click.argument("name", default="smollm2")
 def pull(name: str) -> None:
     """Get the embedded model (92 MB, once); checked by hash, resumed where it stopped."""
-    from ferrule.models.pull import path, pull
+    from ferrule.core.errors import ProviderError
+    from ferrule.models.pull import installed, known, pull
 
-    if path(name).exists():
-        click.echo(f"{name} is here: {path(name)}", err=True)
+    model = known(name)
+    try:
+        click.echo(f"{name} is here: {installed(model)}", err=True)
         return
+    except ProviderError as missing:
+        if missing.code != "model_missing":
+            click.echo(f"{missing.detail}; getting it again", err=True)
     with click.progressbar(length=100, label=f"pulling {name}", file=sys.stderr) as bar:
 
         def progress(done: int, total: int) -> None:
             bar.update(max(0, int(done * 100 / total) - bar.pos) if total else 0)
 
-        where = pull(name, progress)
+        where = pull(model, progress)
     click.echo(f"{name} is here: {where}", err=True)

@@ -1,4 +1,8 @@
-"""Options that several commands share, declared once."""
+"""Options that several commands share, declared once.
+
+Those that stand for a setting are named as `ferrule.store.settings_table` names them (a test compares the two): the
+table itself is not loaded for help.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +13,93 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COMMON = (
+_RULE = "Permission rule"
+_SETTINGS = (
     click.option(
         "-m", "--model", metavar="PROVIDER:MODEL", help="Model to use, e.g. local:smollm2, ollama:llama3.2."
     ),
     click.option(
-        "-C", "--workspace", type=click.Path(file_okay=False), help="Folder to work in (default: this one)."
-    ),
-    click.option(
         "--mode",
-        type=click.Choice(["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]),
+        type=click.Choice(["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]),
         help="How much is allowed without asking.",
     ),
     click.option(
         "--way",
-        type=click.Choice(["auto", "native", "constrained", "text", "commands"]),
+        "--tool-mode",
+        "tool_mode",
+        type=click.Choice(["auto", "native", "constrained", "text", "commands", "none"]),
         help="How tools are called.",
     ),
     click.option(
-        "--allow", multiple=True, metavar="RULE", help="Permission rule, e.g. 'Bash(git diff:*)'. Repeatable."
+        "--allow", "permissions__allow", multiple=True, metavar="RULE",
+        help=f"{_RULE}, e.g. 'Bash(git diff:*)'. Repeatable.",
     ),
-    click.option("--deny", multiple=True, metavar="RULE", help="Permission rule that refuses. Repeatable."),
-    click.option("--max-rounds", type=click.IntRange(1), help="Model answers per message (default 10)."),
-    click.option("--quiet", "-q", is_flag=True, help="Only the answer and errors."),
+    click.option(
+        "--ask", "permissions__ask", multiple=True, metavar="RULE",
+        help=f"{_RULE} for what a person is asked about. Repeatable.",
+    ),
+    click.option(
+        "--deny", "permissions__deny", multiple=True, metavar="RULE", help=f"{_RULE} that refuses. Repeatable."
+    ),
+    click.option(
+        "--tools/--no-tools", "tools__enabled", default=None, help="Whether the model gets tools at all."
+    ),
+    click.option(
+        "--allow-tool", "tools__allowed", multiple=True, metavar="TOOL", help="The only tools there are. Repeatable."
+    ),
+    click.option(
+        "--deny-tool", "tools__denied", multiple=True, metavar="TOOL", help="A tool that is left out. Repeatable."
+    ),
+    click.option(
+        "--safe-mode/--no-safe-mode", "commands__safe_mode", default=None, help="Run only a short list of programs."
+    ),
+    click.option(
+        "--max-rounds", "limits__max_rounds", type=click.IntRange(1), help="Model answers per message (default 10)."
+    ),
+    click.option("--max-seconds", "limits__max_seconds", metavar="TIME", help="Time of a run, as in 90s or 5m."),
+    click.option("--max-tokens", "limits__max_tokens", type=click.IntRange(1), help="Tokens of a run."),
+    click.option(
+        "--on-limit", "limits__on_limit", type=click.Choice(["error", "answer"]),
+        help="At the round limit: an error, or one last answer without tools.",
+    ),
+    click.option("--journal", "journal__path", type=click.Path(dir_okay=False), help="The journal's file."),
+)  # fmt: skip
+
+_OTHERS = (
+    click.option(
+        "-C", "--workspace", type=click.Path(file_okay=False), help="Folder to work in (default: this one)."
+    ),
+    click.option("--quiet", "-q", is_flag=True, help="Only the answer, warnings and errors."),
 )
+
+
+def _names() -> frozenset[str]:
+    @_all(_SETTINGS)
+    def probe() -> None: ...
+
+    return frozenset(str(parameter.name) for parameter in click.command()(probe).params)
+
+
+def _all(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+SETTING_OPTIONS = _names()
+"""Parameters that set a setting: its key with `__` for the dot."""
 
 
 def common(function: F) -> F:
     """Add the shared options to a command."""
-    for option in reversed(_COMMON):
-        function = option(function)
-    return function
+    return _all((*_SETTINGS[:1], *_OTHERS, *_SETTINGS[1:]))(function)
+
+
+def yes_to(function: F) -> F:
+    """Add `--yes-to` to a command that calls tools."""
+    return click.option(
+        "--yes-to", "yes_to", multiple=True, metavar="TOOL", help="Say yes to this tool where it would ask. Repeatable."
+    )(function)  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .options import common
+
+if TYPE_CHECKING:
+    from ferrule.engine.agent import Agent
 
 
 @click.group()
@@ -25,6 +28,7 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
     `ferrule policy explain run_command command="git push"`; exit code 0 allow, 7 ask, 4 deny.
     """
     from .assemble import assemble
+    from .terminal import visible
     from .tools import found, parsed
 
     agent = assemble(options).agent
@@ -33,7 +37,7 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
     if checked.problems:
         raise click.UsageError("; ".join(checked.problems))
     for line in agent.gate.trace(tool, checked.values):
-        click.echo(line)
+        click.echo(visible(line))
     return {"allow": 0, "ask": 7, "deny": 4}[agent.gate.decide(tool, checked.values).verdict]
 
 
@@ -45,30 +49,43 @@ def test(file: Any, **options: Any) -> int:
 
     FILE has a line per case: `allow|ask|deny TOOL KEY=VALUE...` (quoted as a shell would); `#` begins a comment.
     """
-    import shlex
-
     from .assemble import assemble
-    from .tools import found, parsed
 
     agent = assemble(options).agent
     passed = failed = 0
     for number, line in enumerate(file, 1):
-        words = shlex.split(line, comments=True)
-        if not words:
-            continue
-        if len(words) < 2 or words[0] not in ("allow", "ask", "deny"):
-            raise click.UsageError(f"{file.name}:{number}: write `allow|ask|deny TOOL KEY=VALUE...`")
-        tool = found(agent.catalog, words[1])
-        checked = tool.arguments.check(parsed(tool.arguments.schema, tuple(words[2:]), None))
-        decision = agent.gate.decide(tool, checked.values)
-        if not checked.problems and decision.verdict == words[0]:
-            passed += 1
-            continue
-        failed += 1
-        said = "; ".join(checked.problems) or f"{decision.verdict} ({decision.reason})"
-        click.echo(f"{file.name}:{number}: expected {words[0]}, got {said}")
+        try:
+            wrong = _case(agent, line)
+        except (click.UsageError, ValueError) as error:
+            said = error.message if isinstance(error, click.UsageError) else str(error)
+            raise click.UsageError(f"{file.name}:{number}: {said}") from error
+        if wrong:
+            click.echo(f"{file.name}:{number}: {wrong}")
+        passed, failed = passed + (wrong == ""), failed + bool(wrong)
     click.echo(f"{passed} passed, {failed} failed", err=True)
     return 1 if failed else 0
+
+
+def _case(agent: Agent, line: str) -> str | None:
+    """What is wrong with the expectation of a line: nothing, or None if there is none in it."""
+    import shlex
+
+    from .terminal import visible
+    from .tools import found, parsed
+
+    words = shlex.split(line, comments=True)
+    if not words:
+        return None
+    if len(words) < 2 or words[0] not in ("allow", "ask", "deny"):
+        raise click.UsageError("write `allow|ask|deny TOOL KEY=VALUE...`")
+    tool = found(agent.catalog, words[1])
+    checked = tool.arguments.check(parsed(tool.arguments.schema, tuple(words[2:]), None))
+    if checked.problems:
+        return visible(f"expected {words[0]}, got {'; '.join(checked.problems)}")
+    decision = agent.gate.decide(tool, checked.values)
+    if decision.verdict == words[0]:
+        return ""
+    return visible(f"expected {words[0]}, got {decision.verdict} ({decision.reason})")
 
 
 @policy.command()

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from importlib import import_module
 from typing import Any
 
 import click
+
+from ferrule._version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Work one message to its end and print the answer."),
@@ -41,15 +44,40 @@ class LazyGroup(click.Group):
         module, name = COMMANDS[cmd_name][0].split(":")
         return getattr(import_module(f"ferrule.faces.cli.{module}"), name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and args[0][:1] != "-":
+            raise click.UsageError(_no_command(args[0]), ctx=ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            from .terminal import drop_output
+
+            # The reader went away (`| head`): nobody is left to tell. click would call it a failure.
+            drop_output()
+            return 0
+
+
+def _no_command(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 2, 0.5)
+    meant = " or ".join(f"`{one}`" for one in near)
+    return f"there is no command `{name}`" + (f"; did you mean {meant}?" if near else "")
 
 
 @click.group(
     cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(package_name="ferrule", message="ferrule %(version)s")
+@click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:
     """Language models that use tools in this folder, safely.
 
@@ -61,7 +89,8 @@ def ferrule() -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line; the exit code. Errors go to standard error with a hint, never a traceback
     (set FERRULE_TRACEBACK=1 for one)."""
-    signal.signal(signal.SIGTERM, _terminated)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         outcome = ferrule.main(arguments, prog_name="ferrule", standalone_mode=False)
     except click.exceptions.Abort:
@@ -69,13 +98,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader went away (`| head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:  # noqa: BLE001  boundary: every FerruleError becomes a message and an exit code
+    except Exception as error:  # noqa: BLE001  boundary: people get a sentence, not a traceback
         return _report(error)
     return outcome if isinstance(outcome, int) else 0
 
@@ -83,12 +106,17 @@ def run(arguments: list[str]) -> int:
 def _report(error: Exception) -> int:
     from ferrule.core.errors import FerruleError
 
-    if not isinstance(error, FerruleError) or os.environ.get("FERRULE_TRACEBACK"):
+    from .terminal import visible
+
+    if os.environ.get("FERRULE_TRACEBACK"):
         raise error
-    click.echo(f"error: {error.detail}", err=True)
-    if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
-    return error.exit_code
+    if isinstance(error, FerruleError):
+        detail, hint, code = error.detail, error.hint, error.exit_code
+    else:
+        detail = f"a defect in Ferrule: {type(error).__name__}: {error}"
+        hint, code = "FERRULE_TRACEBACK=1 shows where; please report it", 1
+    sys.stderr.write(f"error: {visible(detail)}\n" + (f"hint: {visible(hint)}\n" if hint else ""))
+    return code
 
 
 def _terminated(number: int, frame: Any) -> None:

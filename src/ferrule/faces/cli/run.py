@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import common
+from .options import common, yes_to
 
 
 @click.command()
@@ -19,13 +19,7 @@ from .options import common
 @click.option(
     "--json-stream", is_flag=True, help="JSON lines, one per event, as they happen (`v` is the format)."
 )
-@click.option(
-    "--yes-to",
-    "yes_to",
-    multiple=True,
-    metavar="TOOL",
-    help="Say yes to this tool where it would ask. Repeatable.",
-)
+@yes_to
 @click.option(
     "--resume", "resume_id", metavar="SESSION", help="Go on with this session (an id or its beginning)."
 )
@@ -37,16 +31,19 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
 
     The prompt is the argument; what is piped into standard input joins it as context. Without a terminal
     nobody can be asked: what needs a permission is refused and said, unless a rule or --yes-to allows it.
-    Exit codes: 0 done, 3 the last tool result was a failure, 4 denied, 5 limit, 6 model unavailable, 130 stopped.
+    Exit codes: 0 done, 3 the last tool result was a failure, 4 denied, 5 limit, 6 model unavailable, 124 time,
+    130 stopped.
     """
     import asyncio
 
+    if options["as_json"] and options["json_stream"]:
+        raise click.UsageError("--json and --json-stream: choose one")
     text = message(prompt)
     if not text:
         raise click.UsageError("there is nothing to do: give a prompt, or pipe one in")
     from .running import one_shot
 
-    return asyncio.run(one_shot(text, options))
+    return asyncio.run(one_shot(text, options, session_id=options.get("resume_id")))
 
 
 def message(prompt: tuple[str, ...]) -> str:

@@ -2,64 +2,110 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import signal
+import sys
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ferrule.core.calls import ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, encode
 from ferrule.engine.live import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 
-from .assemble import Assembly, assemble
+from .assemble import Assembly, assemble, call_of, model_of
 from .show import Show
+from .terminal import as_json
+
+OUTCOMES = {
+    ErrorType.PERMISSION_DENIED: 4,
+    ErrorType.LIMIT: 5,
+    ErrorType.TIMEOUT: 124,
+    ErrorType.CANCELLED: 130,
+}
+"""Exit codes of a single call that failed; 1 for all other failures."""
 
 
-async def one_shot(text: str, options: dict[str, Any]) -> int:
-    """Run `text` in a new (or resumed) session; the exit code."""
-    import asyncio
+async def one_shot(
+    text: str, options: dict[str, Any], *, session_id: str | None = None, finish: bool = False
+) -> int:
+    """Run `text` in a new session or the one of that id; the exit code.
 
+    `finish`: first finish what the session left open. Ctrl-C settles the run and leaves a session to go on with.
+    """
+    if session_id and not options.get("model"):
+        options["model"] = model_of(session_id)
     assembly = assemble(options)
-    session = assembly.open(options.get("resume_id"))
-    task = asyncio.ensure_future(_work(session, text, assembly, options))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    session = assembly.open(session_id)
+    task = asyncio.ensure_future(_work(session, text, assembly, options, finish))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    assembly.terminal.reader_gone = task.cancel
+    fine = False
     try:
-        return await task
+        code = await task
+        fine = True
+        return code
     except asyncio.CancelledError:
         assembly.terminal.say(f"stopped; go on with `ferrule run --resume {session.id} ...`")
         return 130
     finally:
-        session.close()
-        await assembly.agent.close()
+        loop.remove_signal_handler(signal.SIGINT)
+        await assembly.close(session, strict=fine)
 
 
-async def _work(session: Session, text: str, assembly: Assembly, options: dict[str, Any]) -> int:
-    as_json, as_stream = bool(options.get("as_json")), bool(options.get("json_stream"))
-    show = Show(assembly.terminal, assembly.find(session), answer_to_stdout=not (as_json or as_stream))
+async def _work(
+    session: Session, text: str, assembly: Assembly, options: dict[str, Any], finish: bool
+) -> int:
+    stream, one_object = bool(options.get("json_stream")), bool(options.get("as_json"))
+    live = not stream and not one_object and sys.stdout.isatty()
+    show = Show(assembly.terminal, lambda call_id: call_of(session, call_id), live=live)
+    session.driver.log.observer = _printer(assembly, show) if stream else show
+    if stream:
+        opening = {"v": FORMAT, "kind": "session", "session": session.id, "model": session.model}
+        assembly.terminal.answer(as_json(opening))
     error: FerruleError | None = None
-    result: RunResult | None = None
-    session.driver.log.observer = _printer(assembly, show) if as_stream else show
+    results: list[RunResult] = []
     try:
-        result = await session.run(text)
+        async for result in _runs(session, text, finish, assembly):
+            results.append(result)
+            if not stream and not one_object and not live:
+                assembly.terminal.answer(result.text)
     except RunCancelled:
         raise
     except FerruleError as raised:
         error = raised
-    if as_json:
-        assembly.terminal.answer(json.dumps(summary(session, result, error), ensure_ascii=False))
-    elif result is not None and not as_stream and not show.streamed:
-        assembly.terminal.answer(result.text)
+    if one_object:
+        assembly.terminal.answer(as_json(summary(session, results[-1] if results else None, error)))
     if error is not None:
-        if isinstance(error, LimitReached):
-            assembly.terminal.say(f"! {error.detail}; the session is kept", style="yellow")
-        raise error
+        return _failed(session, assembly, error)
     return exit_code(session.driver.machine.results())
 
 
-def _printer(assembly: Assembly, show: Show) -> Any:
+async def _runs(session: Session, text: str, finish: bool, assembly: Assembly) -> AsyncIterator[RunResult]:
+    if finish:
+        left = await session.resume()
+        if left is not None:
+            yield left
+        elif not text:
+            assembly.terminal.say("nothing was left open; give a prompt to go on")
+    if text:
+        yield await session.run(text)
+
+
+def _failed(session: Session, assembly: Assembly, error: FerruleError) -> int:
+    if isinstance(error, LimitReached):
+        assembly.terminal.say(f"! the session is kept: {session.id}", style="yellow")
+        if error.limit == "max_seconds":
+            error.exit_code = 124
+    raise error
+
+
+def _printer(assembly: Assembly, show: Show) -> Callable[[Live], None]:
     def printed(item: Live) -> None:
-        assembly.terminal.answer(compact(line_of(item)))
+        assembly.terminal.answer(as_json(line_of(item)))
+        show(item)
 
     return printed
 
@@ -74,7 +120,10 @@ def line_of(item: Live) -> dict[str, Any]:
         return {"v": FORMAT, "kind": "progress", "call_id": item.call_id, "text": item.text}
     event: Event = item
     kind, body = encode(event)
-    return {"v": FORMAT, "kind": kind, **body}
+    # In this order: no field of an event takes the place of the two that every line has.
+    return {"v": FORMAT, "kind": kind} | {
+        name: value for name, value in body.items() if name not in ("v", "kind")
+    }
 
 
 def summary(session: Session, result: RunResult | None, error: FerruleError | None) -> dict[str, Any]:
@@ -103,25 +152,3 @@ def exit_code(results: list[Result]) -> int:
     if all(result.error_type is ErrorType.PERMISSION_DENIED for result in results):
         return 4
     return 3
-
-
-async def resumed(session_id: str, text: str, options: dict[str, Any]) -> int:
-    """Finish what the session left open, then run `text` if there is any; the exit code."""
-    assembly = assemble(options)
-    session = assembly.open(session_id)
-    session.driver.log.observer = show = Show(assembly.terminal, assembly.find(session))
-    try:
-        finished = await session.resume()
-        if finished is not None and not show.streamed:
-            assembly.terminal.answer(finished.text)
-        if finished is None and not text:
-            assembly.terminal.say("nothing was left open; give a prompt to go on")
-        if text:
-            show.streamed = False
-            done = await session.run(text)
-            if not show.streamed:
-                assembly.terminal.answer(done.text)
-        return exit_code(session.driver.machine.results())
-    finally:
-        session.close()
-        await assembly.agent.close()

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import Any
 
 import click
 
-from .options import common
+from .options import common, yes_to
 
 
 @click.group()
 def sessions() -> None:
-    """List, show, resume, export and verify sessions."""
+    """List, show, resume, export, verify and salvage sessions."""
 
 
 @sessions.command("list")
-@click.option("-n", "--number", default=20, show_default=True, help="How many, newest first.")
+@click.option(
+    "-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first."
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_sessions(number: int, as_json: bool) -> None:
     """One line per session: id, when, state, model, first question."""
+    from dataclasses import asdict
+
     from .assemble import journal
+    from .terminal import as_json as encoded
+    from .terminal import visible
 
-    rows = journal().sessions(limit=number)
+    with journal() as store:
+        rows = store.sessions(limit=number)
     if as_json:
-        from dataclasses import asdict
-
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2, default=str))
+        click.echo(encoded([asdict(row) for row in rows], indent=2))
         return
     for row in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.last / 1000))
         question = " ".join(row.question.split())[:60]
-        click.echo(
-            f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  {question}"
-        )
+        line = f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  {question}"
+        click.echo(visible(line))
 
 
 @sessions.command()
@@ -46,9 +49,9 @@ def show(session: str) -> None:
 
     from .assemble import journal
 
-    store = journal()
-    for part in transcript(store.records(store.find(session).session)):
-        click.echo(part, nl=False)
+    with journal() as store:
+        for part in transcript(store.records(store.find(session).session)):
+            click.echo(part, nl=False)
 
 
 @sessions.command()
@@ -73,16 +76,15 @@ def export(session: str, kind: str, output: str | None) -> None:
 
     from .assemble import journal
 
-    store = journal()
-    records = store.records(store.find(session).session)
     writer = {"jsonl": jsonl, "markdown": markdown, "spmd": screenplay}[kind]
-    if output is None:
-        for part in writer(records):
-            click.echo(part, nl=False)
-        return
-    with click.open_file(output, "w", encoding="utf-8") as file:
-        for part in writer(records):
-            file.write(part)
+    with journal() as store:
+        parts = writer(store.records(store.find(session).session))
+        if output is None:
+            for part in parts:
+                click.echo(part, nl=False)
+            return
+        with click.open_file(output, "w", encoding="utf-8", atomic=True) as file:
+            file.writelines(parts)
     click.echo(f"wrote {output}", err=True)
 
 
@@ -92,18 +94,16 @@ def verify(session: str) -> None:
     """Check the chain of hashes of a session; names the first event that does not hold."""
     from .assemble import journal
 
-    store = journal()
-    info = store.find(session)
-    store.verify(info.session)
+    with journal() as store:
+        info = store.find(session)
+        store.verify(info.session)
     click.echo(f"{info.session}: {info.events} events verify")
 
 
 @sessions.command()
 @click.argument("session")
 @click.argument("prompt", nargs=-1)
-@click.option(
-    "--yes-to", "yes_to", multiple=True, metavar="TOOL", help="Say yes to this tool where it would ask."
-)
+@yes_to
 @common
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """Finish what a session left open (a crash, a limit), then go on with PROMPT if there is one.
@@ -112,37 +112,32 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """
     import asyncio
 
-    from .running import resumed
+    from .running import one_shot
 
-    options["model"] = options.get("model") or _model_of(session)
-    return asyncio.run(resumed(session, " ".join(prompt), options))
-
-
-def _model_of(session: str) -> str:
-    from .assemble import journal
-
-    store = journal()
-    try:
-        return store.find(session).model
-    finally:
-        store.close()
+    return asyncio.run(one_shot(" ".join(prompt), options, session_id=session, finish=True))
 
 
 @sessions.command()
 @click.option("--yes", is_flag=True, help="Do it without asking.")
-def salvage(yes: bool) -> None:
+def salvage(yes: bool) -> int:
     """Copy what verifies out of a damaged journal; the damaged file is kept beside the new one."""
     from ferrule.store.salvage import salvage as rescue
 
     from .assemble import journal
 
     path = journal().path
-    assert path is not None
-    if not yes and not (sys.stdin.isatty() and click.confirm(f"salvage {path}?", err=True)):
-        raise click.UsageError("nothing was done; confirm with --yes")
+    if path is None or not path.exists():
+        click.echo(f"there is no journal at {path}", err=True)
+        return 1
+    if not yes and not sys.stdin.isatty():
+        click.echo("nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True)
+        return 7
+    if not yes and not click.confirm(f"salvage {path}?", err=True):
+        click.echo("nothing was done", err=True)
+        return 1
     saved = rescue(path)
     for sentence in saved.lost:
         click.echo(f"lost: {sentence}", err=True)
-    click.echo(
-        f"{sum(saved.kept.values())} events of {len(saved.kept)} sessions kept; the old file is {saved.aside}"
-    )
+    kept = f"{sum(saved.kept.values())} events of {len(saved.kept)} sessions kept"
+    click.echo(f"{kept}; the old file is {saved.aside}")
+    return 0

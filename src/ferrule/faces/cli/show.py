@@ -123,7 +123,9 @@ class Show:
 
     def _result(self, result: Result) -> None:
         if not result.success:
-            self._terminal.talk(f"  ✗ {result.error_type}: {_gutter(result.error_message or '')}", style="red")
+            self._terminal.talk(
+                f"  ✗ {result.error_type}: {_gutter(result.error_message or '')}", style="red"
+            )
             return
         text = result.data if isinstance(result.data, str) else json.dumps(result.data, ensure_ascii=False)
         lines = text.splitlines()

@@ -49,7 +49,8 @@ def _spelled(character: str) -> str:
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
     """JSON that is safe to look at: what `visible` would spell out is escaped as JSON escapes it."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=str)
     return _CONTROL.sub(lambda m: m[0] if m[0] == "\n" else json.dumps(m[0])[1:-1], text)
 
 

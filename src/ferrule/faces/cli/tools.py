@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import common
+from .options import common, yes_to
+
+if TYPE_CHECKING:
+    from ferrule.core.calls import Result
+    from ferrule.tools.definition import Tool
+
+    from .assemble import Assembly
 
 
 @click.group()
@@ -21,6 +27,7 @@ def tools() -> None:
 def list_tools(as_json: bool, **options: Any) -> None:
     """One line per tool: name, side effect, risk, first line of its description."""
     from .assemble import assemble
+    from .terminal import visible
 
     catalog = assemble(options).agent.catalog
     if as_json:
@@ -39,7 +46,7 @@ def list_tools(as_json: bool, **options: Any) -> None:
     width = max((len(tool.full_name) for tool in catalog), default=0)
     for tool in catalog:
         first = tool.description.splitlines()[0]
-        click.echo(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}")
+        click.echo(visible(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}"))
 
 
 @tools.command()
@@ -48,13 +55,14 @@ def list_tools(as_json: bool, **options: Any) -> None:
 def show(name: str, **options: Any) -> None:
     """Everything about one tool, with its schema as the model gets it."""
     from .assemble import assemble
+    from .terminal import as_json, visible
 
     tool = found(assemble(options).agent.catalog, name)
     click.echo(f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n")
-    click.echo(tool.description + "\n")
-    click.echo(json.dumps(tool.arguments.schema, indent=2, ensure_ascii=False))
+    click.echo(visible(tool.description) + "\n")
+    click.echo(as_json(tool.arguments.schema, indent=2))
     if tool.output is not None:
-        click.echo("\nresult:\n" + json.dumps(tool.output.schema, indent=2, ensure_ascii=False))
+        click.echo("\nresult:\n" + as_json(tool.output.schema, indent=2))
 
 
 @tools.command()
@@ -62,9 +70,7 @@ def show(name: str, **options: Any) -> None:
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--json", "as_json", help="All arguments as one JSON object.")
 @click.option("--envelope", is_flag=True, help="Print the whole result object.")
-@click.option(
-    "--yes-to", "yes_to", multiple=True, metavar="TOOL", help="Say yes to this tool where it would ask."
-)
+@yes_to
 @common
 def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any) -> int:
     """Call a tool as a model would: same validation, gate, prompt and journal.
@@ -74,25 +80,26 @@ def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: b
     import asyncio
 
     from .assemble import assemble
+    from .running import OUTCOMES
 
     assembly = assemble(options)
     tool = found(assembly.agent.catalog, name)
-    values = parsed(tool.arguments.schema, arguments, as_json)
-
-    async def work() -> Any:
-        session = assembly.open(None)
-        try:
-            return await session.call(tool.full_name, **values)
-        finally:
-            session.close()
-            await assembly.agent.close()
-
-    result = asyncio.run(work())
+    result = asyncio.run(_called(assembly, tool, parsed(tool.arguments.schema, arguments, as_json)))
     if result.success or envelope:
         assembly.terminal.answer(result.text(envelope=envelope))
     else:
         assembly.terminal.say(f"{result.error_type}: {result.error_message}")
-    return 0 if result.success else 4 if result.error_type == "permission_denied" else 1
+    return 0 if result.success else OUTCOMES.get(result.error_type, 1)
+
+
+async def _called(assembly: Assembly, tool: Tool, values: dict[str, Any]) -> Result:
+    session = assembly.open(None)
+    # No model is asked: it has nothing to complain about.
+    try:
+        return await session.call(tool.full_name, **values)
+    finally:
+        session.close()
+        assembly.agent.journal.close()
 
 
 def found(catalog: Any, name: str) -> Any:
@@ -124,10 +131,39 @@ def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict
 
 
 def value_of(schema: Any, text: str) -> Any:
-    """Text stays text where the schema says so; else it is read as JSON if it is."""
-    if schema.get("type") == "string":
+    """Text stays text where the schema says so; else it is read as JSON, if that is of a type that the schema takes."""
+    types = types_of(schema)
+    if types == {"string"}:
         return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text
+    return value if not types or _type_names(value) & types else text
+
+
+def types_of(schema: Any) -> set[str]:
+    """The JSON types that a schema names at its top and in its alternatives; empty if it names none."""
+    named = schema.get("type", [])
+    types = {named} if isinstance(named, str) else set(named)
+    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        types |= types_of(part)
+    return types
+
+
+def _type_names(value: object) -> set[str]:
+    match value:
+        case None:
+            return {"null"}
+        case bool():
+            return {"boolean"}
+        case int():
+            return {"integer", "number"}
+        case float():
+            return {"number"}
+        case str():
+            return {"string"}
+        case list():
+            return {"array"}
+        case _:
+            return {"object"}

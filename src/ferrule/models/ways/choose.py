@@ -1,19 +1,22 @@
 """Which tool a request is for: a score made of meaning, words and fit. Pure; the vectors come from the model.
 
-    meaning   cosine of the request with the tool (and with its example requests), by the model's own
-              hidden state after "means in one word" (Jiang et al. 2023, "Scaling Sentence Embeddings
-              with Large Language Models"), centred so that what all requests share does not count
-    words     BM25 over name and description
+    meaning   a ridge classifier over the model's own hidden state after "means in one word" (Jiang et al. 2023,
+              "Scaling Sentence Embeddings with Large Language Models"): its classes are the tools, its
+              few examples their descriptions and example requests
+    words     BM25 over names, descriptions and example requests
     fit       whether the request holds what the tool needs, and whether the tool has a place for what it holds
 
-The weights were set on evals/tasks.yaml and public one-call tasks, for all tools alike.
+What a request is about must not hang on the names in it, so paths and quoted text are masked before it is
+embedded. The four weights were set on evals/tasks.yaml, for all tools alike.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from .slots import Request, Slot
 from .words import Lexicon, content, first_sentence
@@ -43,42 +46,110 @@ EVERYDAY = (
 )
 """Requests of every kind. Their mean is what all requests have in common."""
 
-WORDS, EXAMPLES, MISSING, UNPLACED = 0.06, 0.5, 0.12, 0.06
+SMALL_TALK = (
+    "Hello, how are you?",
+    "Thanks, that was helpful",
+    "Tell me a joke",
+    "Who are you?",
+    "Explain to me what recursion is",
+    "Why is the sky blue?",
+    "What is your opinion on poetry?",
+    "Good morning!",
+)
+"""What no tool is for: answered in words."""
+
+WORDS, MISSING, UNPLACED, RIDGE, GAIN = 0.04, 0.2, 0.12, 1.0, 1.5
+_FILE_LIKE = re.compile(r"\.\w+$")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool as a candidate. `vector` is centred; `examples` are its example requests' centred vectors."""
+    """A tool as a candidate: its wire name, what it says of itself, its slots, how people ask for it."""
 
     name: str
+    description: str
     slots: tuple[Slot, ...]
-    vector: Sequence[float]
-    examples: tuple[Sequence[float], ...] = ()
+    requests: tuple[str, ...] = ()
 
 
-def meaning(name: str, description: str) -> str:
-    """What is embedded of a tool."""
-    return MEANING.format(f"{name.replace('_', ' ')}: {first_sentence(description)}")
+def masked(request: Request) -> str:
+    """The request with its paths and quotations replaced by common words."""
+    parts: list[str] = []
+    at = 0
+    for atom in request.atoms:
+        if atom.kind == "quoted":
+            common = '"text"'
+        elif atom.kind == "path":
+            common = "the file" if _FILE_LIKE.search(atom.text) else "the path"
+        else:
+            continue
+        parts += [request.text[at : atom.start], common]
+        at = atom.end
+    return "".join([*parts, request.text[at:]])
 
 
-def lexicon(tools: Mapping[str, str]) -> Lexicon:
-    """Over `name -> description`; a word of the name counts twice."""
-    return Lexicon({n: content(n) + content(n) + content(d) for n, d in tools.items()})
+def asked(text: str) -> str:
+    """The prompt whose vector is the meaning of a request."""
+    return MEANING.format(masked(Request(text)))
 
 
-def rank(request: Request, vector: Sequence[float], offers: Sequence[Offer], words: Lexicon) -> list[tuple[float, Offer]]:
-    """Offers with their scores, best first; ties keep the catalog's order."""
-    asked = content(request.text)
-    scored = [(score(request, asked, vector, offer, words), offer) for offer in offers]
-    return sorted(scored, key=lambda pair: -pair[0])
+def told(offer: Offer) -> str:
+    """The prompt whose vector is the meaning of a tool's description."""
+    name = re.sub(r"[_.\-:]+", " ", offer.name)
+    return MEANING.format(f"{name}: {first_sentence(offer.description)}")
 
 
-def score(request: Request, asked: Sequence[str], vector: Sequence[float], offer: Offer, words: Lexicon) -> float:
-    near = cosine(vector, offer.vector)
-    if offer.examples:
-        near = (1 - EXAMPLES) * near + EXAMPLES * max(cosine(vector, e) for e in offer.examples)
-    missing, unplaced = misfit(request, offer.slots)
-    return near + WORDS * words.score(asked, offer.name) - MISSING * missing - UNPLACED * unplaced
+class Chooser:
+    """Ranks the offers for a request. `vector` of a prompt is looked up in what `prompts` asked for."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self.offers = tuple(offers)
+        self._lexicon = Lexicon({o.name: _words(o) for o in offers})
+        self._weights: list[list[float]] = []
+        self._middle: list[float] = []
+
+    def prompts(self) -> list[str]:
+        """Everything to embed before the first `rank`: the same for the same tools."""
+        found = [asked(r) for r in (*EVERYDAY, *SMALL_TALK)] + [told(o) for o in self.offers]
+        return found + [asked(r) for o in self.offers for r in o.requests]
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._weights)
+
+    def learn(self, vectors: Sequence[Sequence[float]]) -> None:
+        """Take the vectors of `prompts`, in order."""
+        everyday, rest = vectors[: len(EVERYDAY)], vectors[len(EVERYDAY) :]
+        talk, rest = rest[: len(SMALL_TALK)], rest[len(SMALL_TALK) :]
+        descriptions, examples = rest[: len(self.offers)], rest[len(self.offers) :]
+        self._middle = mean(everyday)
+        between = mean(descriptions) if len(descriptions) > 1 else self._middle
+        rows = [unit(_minus(v, between)) for v in descriptions] + [unit(_minus(v, self._middle)) for v in examples]
+        classes = list(range(len(self.offers)))
+        classes += [i for i, o in enumerate(self.offers) for _ in o.requests]
+        rows += [unit(_minus(v, self._middle)) for v in talk]
+        classes += [len(self.offers)] * len(talk)
+        self._weights = ridge(rows, classes, len(self.offers) + 1, RIDGE)
+
+    def rank(self, request: Request, vector: Sequence[float]) -> list[tuple[float, Offer | None]]:
+        """Offers with their scores, best first; None stands for an answer in words. Ties keep the catalog's order."""
+        point = unit(_minus(vector, self._middle))
+        words = content(request.text)
+        scored: list[tuple[float, Offer | None]] = []
+        for offer, weights in zip((*self.offers, None), self._weights, strict=True):
+            value = GAIN * sum(map(mul, point, weights))
+            if offer is not None:
+                missing, unplaced = misfit(request, offer.slots)
+                value += WORDS * self._lexicon.score(words, offer.name)
+                value -= MISSING * missing + UNPLACED * unplaced
+            scored.append((value, offer))
+        return sorted(scored, key=lambda pair: -pair[0])
+
+
+def _words(offer: Offer) -> list[str]:
+    """A word of the name counts twice."""
+    examples = [word for text in offer.requests for word in content(masked(Request(text)))]
+    return content(offer.name) * 2 + content(offer.description) + examples
 
 
 def misfit(request: Request, slots: Sequence[Slot]) -> tuple[int, int]:
@@ -95,13 +166,46 @@ def misfit(request: Request, slots: Sequence[Slot]) -> tuple[int, int]:
     return missing, max(0, numbers - len(numeric)) + max(0, marked - len(texts))
 
 
-def cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    size = math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
-    return sum(a * b for a, b in zip(left, right, strict=True)) / size if size else 0.0
+def ridge(rows: Sequence[Sequence[float]], classes: Sequence[int], count: int, penalty: float) -> list[list[float]]:
+    """One weight vector a class: ridge regression onto class membership, in its dual form.
+
+    Few rows and many columns, so the system solved is rows by rows: (R R' + penalty I) A = Y, weights R' A.
+    """
+    system = [[sum(map(mul, a, b)) for b in rows] for a in rows]
+    for i in range(len(rows)):
+        system[i][i] += penalty
+    targets = [[(1.0 if c == k else 0.0) - 1.0 / count for k in range(count)] for c in classes]
+    factors = solve(system, targets)
+    columns = list(zip(*rows, strict=True))
+    return [[sum(map(mul, column, factor)) for column in columns] for factor in zip(*factors, strict=True)]
 
 
-def centre(vector: Sequence[float], middle: Sequence[float]) -> list[float]:
-    return [a - b for a, b in zip(vector, middle, strict=True)]
+def solve(system: list[list[float]], targets: list[list[float]]) -> list[list[float]]:
+    """Gaussian elimination without pivots: the system is symmetric and positive definite. Both are used up."""
+    size = len(system)
+    for i in range(size):
+        pivot, right = system[i], targets[i]
+        for j in range(i + 1, size):
+            factor = system[j][i] / pivot[i]
+            if factor:
+                system[j][i:] = [a - factor * b for a, b in zip(system[j][i:], pivot[i:], strict=True)]
+                targets[j] = [a - factor * b for a, b in zip(targets[j], right, strict=True)]
+    for i in reversed(range(size)):
+        row = targets[i]
+        for j in range(i + 1, size):
+            factor = system[i][j]
+            row = [a - factor * b for a, b in zip(row, targets[j], strict=True)]
+        targets[i] = [a / system[i][i] for a in row]
+    return targets
+
+
+def unit(vector: Sequence[float]) -> list[float]:
+    size = math.sqrt(sum(map(mul, vector, vector))) or 1.0
+    return [a / size for a in vector]
+
+
+def _minus(left: Sequence[float], right: Sequence[float]) -> list[float]:
+    return [a - b for a, b in zip(left, right, strict=True)]
 
 
 def mean(vectors: Sequence[Sequence[float]]) -> list[float]:

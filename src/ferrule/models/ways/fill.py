@@ -31,8 +31,11 @@ class Powers(Protocol):
         """The continuation of a raw prompt that fits a GBNF grammar."""
         ...
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text: the hidden state at its last token, of length 1."""
+    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+        """One vector a text: the hidden state at its last token, of length 1.
+
+        `keep`: they may be kept on disk for later runs; never set for what a person said.
+        """
         ...
 
 

@@ -1,0 +1,370 @@
+"""Makes the screens of `docs/chat.md`: a real `ferrule chat` in tmux, driven as a person would, with a scripted model.
+
+    python docs/screens/make_screens.py
+
+writes `docs/screens/*.txt` and puts them into `docs/chat.md`. `tests/faces/test_chat.py` plays the same hour and looks at
+what came of it. What differs from run to run (ids, times, the folder) is replaced; nothing waits for a fixed time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "chat.md"
+HOME = "/home/ada"
+"""Stands for the temporary folder, whose name is as long: so lines break at the same places."""
+COLUMNS, LINES = 96, 40
+SECONDS = 60.0
+"""A screen that does not show what it should by then is an error."""
+PROMPT, QUESTION = "›", "allow? [1-4]"
+
+FILES = {
+    "lighthouse/log.md": "# Log\n\n- Monday: calm, lamp lit at 21:04\n- Tuesday: fog, horn every minute\n",
+    "lighthouse/supplies.md": "# Supplies\n\n- oil: 3 barrels\n- wicks: 12\n- bread: 2 loaves\n",
+    "lighthouse/wind.sh": "#!/bin/sh\ntouch ../measuring\nexec sleep 600\n",
+}
+
+
+def edit(old: str, new: str) -> dict[str, object]:
+    return {"call": [{"tool": "edit_file", "arguments": {"path": "supplies.md", "old_string": old, "new_string": new}}]}
+
+
+def read(path: str) -> dict[str, object]:
+    return {"call": [{"tool": "read_file", "arguments": {"path": path}}]}
+
+
+def command(*words: str, say: str = "") -> dict[str, object]:
+    return {"say": say, "call": [{"tool": "run_command", "arguments": {"command": list(words)}}]}
+
+
+EVENING = [
+    edit("3 barrels", "2 barrels"),
+    {"say": "Two barrels of oil are left; the list says so now."},
+    edit("wicks: 12", "wicks: 11"),
+    {"say": "Eleven wicks."},
+    edit("bread: 2 loaves", "bread: 1 loaf"),
+    {"say": "One loaf."},
+    read("log.md"),
+    {"say": "On Tuesday there was fog."},
+    command("rm", "log.md", say="The log is old, I will remove it."),
+    {"say": "I left the log as it is."},
+    command("./wind.sh", say="This takes a while."),
+    command("./wind.sh", say="Once more."),
+    {"say": "I am still here."},
+]
+MORNING = [read("log.md"), {"say": "Fog on Tuesday, as I said."}]
+NOON = [read("supplies.md"), edit("1 loaf", "0 loaves"), {"say": "No bread left."}]
+
+
+@dataclass
+class Hour:
+    """What was seen: screens by name, and the folder with everything that was left behind."""
+
+    folder: Path
+    screens: dict[str, str] = field(default_factory=dict)
+    before_write: str = ""
+    """`supplies.md` while the first diff was on the screen."""
+
+
+class Stage:
+    """One terminal in a tmux server of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", os.devnull]
+        self._from = 0
+
+    def start(self, words: list[str], environment: dict[str, str], folder: Path) -> None:
+        settings = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
+        size = ["-x", str(COLUMNS), "-y", str(LINES)]
+        self._run("new-session", "-d", "-s", "chat", *size, *settings, "-c", str(folder), *words)
+        self._run("set-option", "-g", "history-limit", "5000")
+        self._run("set-option", "-g", "remain-on-exit", "on")
+        self._from = 0
+
+    def end(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
+
+    def screen(self) -> str:
+        """Everything since the last `begin`, without what is blank at the end."""
+        lines = self._everything()[self._from :]
+        return "\n".join(line.rstrip() for line in lines).rstrip("\n")
+
+    def begin(self) -> None:
+        """A new screen starts at the prompt that is open now."""
+        self._from = len("\n".join(self._everything()).rstrip().split("\n")) - 1
+
+    def wait(self, text: str, *, last: bool = False) -> None:
+        """Until the screen holds `text`; `last`: until its last line begins so."""
+
+        def there() -> bool:
+            screen = self.screen()
+            return screen.rpartition("\n")[2].startswith(text) if last else text in screen
+
+        self.until(there, f"`{text}`")
+
+    def until(self, there: Callable[[], bool], what: str) -> None:
+        """Poll, within bounds."""
+        end = time.monotonic() + SECONDS
+        while not there():
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what} did not come; the screen:\n{self.screen()}")
+            time.sleep(0.03)
+
+    def type(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self._run("send-keys", "-t", "chat", "-l", text)
+        self._run("send-keys", "-t", "chat", "Enter")
+
+    def press(self, key: str) -> None:
+        """Press one key, by tmux's name."""
+        self._run("send-keys", "-t", "chat", key)
+
+    def ask(self, text: str) -> None:
+        """Type a message or a slash command on a screen of its own, and wait for the prompt after it."""
+        self.begin()
+        self.type(text)
+        self.settled(text)
+
+    def settled(self, text: str) -> None:
+        """Until the prompt is back below what was typed."""
+        self.until(lambda: self._back(text), f"the prompt after `{text}`")
+
+    def question(self, number: int = 1) -> None:
+        """Until this many questions stand on the screen, the last unanswered."""
+
+        def asked() -> bool:
+            screen = self.screen()
+            return screen.count(QUESTION) == number and screen.rstrip().endswith(QUESTION)
+
+        self.until(asked, f"question {number}")
+
+    def _back(self, text: str) -> bool:
+        lines = self.screen().split("\n")
+        return len(lines) > 1 and lines[-1] == PROMPT and any(text[: COLUMNS - 4] in line for line in lines[:-1])
+
+    def _everything(self) -> list[str]:
+        return self._run("capture-pane", "-p", "-t", "chat", "-S", "-").split("\n")
+
+    def _run(self, *words: str) -> str:
+        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True).stdout
+
+
+# ---- the hour
+
+
+def play() -> Iterator[Hour]:
+    """The whole hour; the folder is there until the generator is closed."""
+    with _folder() as folder:
+        hour = Hour(folder)
+        stage = Stage(folder)
+        try:
+            _start(stage, folder, EVENING, "evening")
+            _answers(stage, hour)
+            _deny_and_cancel(stage, hour)
+            _slash(stage, hour)
+            session = _leave(stage)
+            _start(stage, folder, MORNING, "morning", "--resume", session)
+            _resumed(stage, hour)
+            _leave(stage)
+            _start(stage, folder, NOON, "noon")
+            _next_session(stage, hour)
+            _leave(stage)
+        finally:
+            stage.end()
+        yield hour
+
+
+def _start(stage: Stage, folder: Path, script: list[dict[str, object]], name: str, *more: str) -> None:
+    file = folder / f"{name}.yaml"
+    file.write_text(json.dumps(script), encoding="utf-8")
+    ferrule = str(Path(sys.executable).with_name("ferrule"))
+    stage.end()
+    stage.start([ferrule, "chat", "-m", f"scripted:{file}", *more], _environment(folder), folder / "lighthouse")
+    stage.wait(PROMPT, last=True)
+
+
+def _answers(stage: Stage, hour: Hour) -> None:
+    supplies = hour.folder / "lighthouse/supplies.md"
+    stage.type("We burned a barrel of oil last night.")
+    stage.question()
+    hour.before_write = supplies.read_text(encoding="utf-8")
+    stage.type("1")
+    stage.settled("We burned a barrel")
+    hour.screens["once"] = stage.screen()
+    stage.begin()
+    stage.type("And one wick.")
+    stage.question()
+    stage.type("2")
+    stage.settled("And one wick.")
+    stage.type("And a loaf of bread.")
+    stage.settled("One loaf.")
+    hour.screens["session"] = stage.screen()
+    stage.begin()
+    stage.type("What was the weather?")
+    stage.question()
+    stage.type("3b")
+    stage.settled("What was the weather?")
+    hour.screens["remember"] = stage.screen()
+
+
+def _deny_and_cancel(stage: Stage, hour: Hour) -> None:
+    stage.begin()
+    stage.type("Tidy up.")
+    stage.question()
+    stage.type("keep the log")
+    stage.settled("Tidy up.")
+    hour.screens["deny"] = stage.screen()
+    stage.begin()
+    stage.type("Measure the wind.")
+    stage.question()
+    stage.type("1")
+    measuring = hour.folder / "measuring"
+    stage.until(measuring.exists, "the running command")
+    stage.press("C-c")
+    stage.question(2)
+    stage.press("C-c")
+    stage.wait("turn stopped")
+    stage.settled("Measure the wind.")
+    stage.type("Are you there?")
+    stage.settled("I am still here.")
+    hour.screens["cancel"] = stage.screen()
+
+
+def _slash(stage: Stage, hour: Hour) -> None:
+    stage.ask("/help")
+    hour.screens["help"] = stage.screen()
+    stage.ask("/read supplies.md")
+    for line in ("/files", "/search fog", "/git status --short", "/tasks", "/mode", "/mode plan", "/sessions"):
+        stage.type(line)
+        stage.settled(line)
+    hour.screens["slash"] = stage.screen()
+    stage.ask("/tools")
+    hour.screens["tools"] = stage.screen()
+
+
+def _resumed(stage: Stage, hour: Hour) -> None:
+    stage.type("And now?")
+    stage.settled("And now?")
+    hour.screens["resume"] = stage.screen()
+
+
+def _next_session(stage: Stage, hour: Hour) -> None:
+    stage.type("The bread is gone.")
+    stage.question()
+    stage.type("1")
+    stage.settled("The bread is gone.")
+    hour.screens["next-session"] = stage.screen()
+
+
+def _leave(stage: Stage) -> str:
+    """Ctrl-D; the session's id, from the line that says how to come back."""
+    stage.press("C-d")
+    stage.wait("this session:")
+    return re.findall(r"chat --resume ([0-9a-f]{12})", stage.screen())[-1]
+
+
+# ---- the place
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder whose path has as many characters as HOME."""
+    while True:
+        folder = Path("/tmp") / f"{random.getrandbits(16):04x}"
+        try:
+            folder.mkdir(mode=0o700)
+            break
+        except FileExistsError:
+            continue
+    assert len(str(folder)) == len(HOME)
+    try:
+        _fill(folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _fill(folder: Path) -> None:
+    for name, text in FILES.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o755 if name.endswith(".sh") else 0o644)
+        os.utime(file, (1_767_600_000, 1_767_600_000))
+    for words in (["init", "-q", "-b", "main"], ["add", "log.md", "supplies.md", "wind.sh"], ["commit", "-q", "-m", "The lighthouse"]):
+        subprocess.run(["git", *words], cwd=folder / "lighthouse", env=_environment(folder), check=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "LOGNAME": "ada",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "FERRULE_STATE": str(folder / "state"),
+        "FERRULE_CONFIG": str(folder / "config"),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **{f"GIT_{who}_{what}": f"ada{'@example.org' if what == 'EMAIL' else ''}"
+           for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    }  # fmt: skip
+
+
+# ---- the text
+
+
+def neutral(screens: dict[str, str], folder: Path) -> dict[str, str]:
+    """The screens without what differs from run to run: the folder, ids, times."""
+    ids: dict[str, str] = {}
+
+    def named(match: re.Match[str]) -> str:
+        spelled = ids.setdefault(match[0][:12], f"{0x51A7E0 + len(ids) * 0x1B3F5:06x}c0ffee0ff1ce5ea11ab1e{len(ids):05d}")
+        return spelled[: len(match[0])]
+
+    def one(text: str) -> str:
+        text = text.replace(str(folder), HOME)
+        text = re.sub(r"\b(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{20})?\b", named, text)
+        text = re.sub(r"\b\d+ ms\b", "2 ms", text)
+        text = re.sub(r"\b\d+\.\d s\b", "0.1 s", text)
+        text = re.sub(r"\b20\d\d-\d\d-\d\d([ T])\d\d:\d\d(:\d\d)?", r"2026-01-05\g<1>08:00\2", text)
+        return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n") + "\n"
+
+    return {name: one(text) for name, text in screens.items()}
+
+
+def page(text: str, screens: dict[str, str]) -> str:
+    """The page with the screens between their markers as they are now."""
+
+    def block(match: re.Match[str]) -> str:
+        return f"<!-- screen: {match[1]} -->\n```text\n{screens[match[1]]}```\n<!-- end -->"
+
+    return re.sub(r"<!-- screen: ([\w-]+) -->\n.*?<!-- end -->", block, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    for hour in play():
+        screens = neutral(hour.screens, hour.folder)
+    for old in HERE.glob("*.txt"):
+        old.unlink()
+    for name, text in screens.items():
+        (HERE / f"{name}.txt").write_text(text, encoding="utf-8")
+    if PAGE.exists():
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), screens), encoding="utf-8")
+    print(f"{len(screens)} screens")
+
+
+if __name__ == "__main__":
+    main()
