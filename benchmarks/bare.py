@@ -23,7 +23,12 @@ HEADERS = {"content-type": "application/json"}
 
 
 async def run(
-    transport: Transport, base_url: str, prompt: str, tools: dict[str, Callable[..., Any]], *, stream: bool = False
+    transport: Transport,
+    base_url: str,
+    prompt: str,
+    tools: dict[str, Callable[..., Any]],
+    *,
+    stream: bool = False,
 ) -> str:
     """One question to its answer; blocking tools of a round run in asyncio's default threads."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]

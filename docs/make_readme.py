@@ -45,7 +45,7 @@ def output(program: str) -> str:
             timeout=SECONDS,
             check=True,
         )
-    return ran.stdout.strip("\n")
+    return "\n".join(line.rstrip() for line in ran.stdout.strip("\n").splitlines())
 
 
 def block(name: str) -> str:

@@ -38,7 +38,11 @@ FILES = {
 
 
 def edit(old: str, new: str) -> dict[str, object]:
-    return {"call": [{"tool": "edit_file", "arguments": {"path": "supplies.md", "old_string": old, "new_string": new}}]}
+    return {
+        "call": [
+            {"tool": "edit_file", "arguments": {"path": "supplies.md", "old_string": old, "new_string": new}}
+        ]
+    }
 
 
 def read(path: str) -> dict[str, object]:
@@ -82,10 +86,21 @@ class Stage:
     """One terminal in a tmux server of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", os.devnull]
+        self._folder = folder
+        self._tmux: list[str] = []
         self._from = 0
 
     def start(self, words: list[str], environment: dict[str, str], folder: Path) -> None:
+        """Run a program in a fresh terminal; the one before is ended."""
+        self.end()
+        # A server that is ending still answers at its socket: each gets its own.
+        self._tmux = [
+            "tmux",
+            "-S",
+            str(self._folder / f"tmux-{folder.name}-{random.getrandbits(32):x}"),
+            "-f",
+            os.devnull,
+        ]
         settings = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
         size = ["-x", str(COLUMNS), "-y", str(LINES)]
         self._run("new-session", "-d", "-s", "chat", *size, *settings, "-c", str(folder), *words)
@@ -94,7 +109,9 @@ class Stage:
         self._from = 0
 
     def end(self) -> None:
-        subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
+        """Give the terminal back."""
+        if self._tmux:
+            subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
 
     def screen(self) -> str:
         """Everything since the last `begin`, without what is blank at the end."""
@@ -152,7 +169,9 @@ class Stage:
 
     def _back(self, text: str) -> bool:
         lines = self.screen().split("\n")
-        return len(lines) > 1 and lines[-1] == PROMPT and any(text[: COLUMNS - 4] in line for line in lines[:-1])
+        return (
+            len(lines) > 1 and lines[-1] == PROMPT and any(text[: COLUMNS - 4] in line for line in lines[:-1])
+        )
 
     def _everything(self) -> list[str]:
         return self._run("capture-pane", "-p", "-t", "chat", "-S", "-").split("\n")
@@ -190,8 +209,9 @@ def _start(stage: Stage, folder: Path, script: list[dict[str, object]], name: st
     file = folder / f"{name}.yaml"
     file.write_text(json.dumps(script), encoding="utf-8")
     ferrule = str(Path(sys.executable).with_name("ferrule"))
-    stage.end()
-    stage.start([ferrule, "chat", "-m", f"scripted:{file}", *more], _environment(folder), folder / "lighthouse")
+    stage.start(
+        [ferrule, "chat", "-m", f"scripted:{file}", *more], _environment(folder), folder / "lighthouse"
+    )
     stage.wait(PROMPT, last=True)
 
 
@@ -246,10 +266,19 @@ def _slash(stage: Stage, hour: Hour) -> None:
     stage.ask("/help")
     hour.screens["help"] = stage.screen()
     stage.ask("/read supplies.md")
-    for line in ("/files", "/search fog", "/git status --short", "/tasks", "/mode", "/mode plan", "/sessions"):
+    stage.type("/files")
+    stage.settled("/files")
+    for questions, line in enumerate(("/search fog", "/git status --short"), 1):
         stage.type(line)
+        stage.question(questions)
+        stage.type("1")
         stage.settled(line)
     hour.screens["slash"] = stage.screen()
+    stage.ask("/tasks")
+    for line in ("/mode", "/mode plan", "/sessions", "/raed log.md"):
+        stage.type(line)
+        stage.settled(line)
+    hour.screens["session-commands"] = stage.screen()
     stage.ask("/tools")
     hour.screens["tools"] = stage.screen()
 
@@ -303,7 +332,11 @@ def _fill(folder: Path) -> None:
         file.write_text(text, encoding="utf-8")
         file.chmod(0o755 if name.endswith(".sh") else 0o644)
         os.utime(file, (1_767_600_000, 1_767_600_000))
-    for words in (["init", "-q", "-b", "main"], ["add", "log.md", "supplies.md", "wind.sh"], ["commit", "-q", "-m", "The lighthouse"]):
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["add", "log.md", "supplies.md", "wind.sh"],
+        ["commit", "-q", "-m", "The lighthouse"],
+    ):
         subprocess.run(["git", *words], cwd=folder / "lighthouse", env=_environment(folder), check=True)
 
 
@@ -331,7 +364,9 @@ def neutral(screens: dict[str, str], folder: Path) -> dict[str, str]:
     ids: dict[str, str] = {}
 
     def named(match: re.Match[str]) -> str:
-        spelled = ids.setdefault(match[0][:12], f"{0x51A7E0 + len(ids) * 0x1B3F5:06x}c0ffee0ff1ce5ea11ab1e{len(ids):05d}")
+        spelled = ids.setdefault(
+            match[0][:12], f"{0x51A7E0 + len(ids) * 0x1B3F5:06x}c0ffee0ff1ce5ea11ab1e{len(ids):05d}"
+        )
         return spelled[: len(match[0])]
 
     def one(text: str) -> str:

@@ -61,7 +61,9 @@ class Attack:
         if self.must and result.success:
             return [f"worked: {what}"]
         early = self.must == "refused" and started
-        if early or (self.must in ("refused", "denied") and result.error_type is not ErrorType.PERMISSION_DENIED):
+        if early or (
+            self.must in ("refused", "denied") and result.error_type is not ErrorType.PERMISSION_DENIED
+        ):
             return [f"not refused before it began: {what}"]
         return []
 
@@ -78,7 +80,9 @@ def must(row: Any, tool: Tool, parameter: str) -> str:
         return "" if entry else "fail"
     if row.kind == "holder":
         return "fail" if entry else ""
-    return "fail" if row.kind == "hard" and touch.kind == "read" else ""
+    # A search works, and says that it skipped the file.
+    hard = row.kind == "hard" and touch.kind == "read" and tool.name != "search_files"
+    return "fail" if hard else ""
 
 
 def attacks(tool: Tool, world: World) -> Iterator[Attack]:
@@ -92,7 +96,7 @@ def attacks(tool: Tool, world: World) -> Iterator[Attack]:
             if (tool.name, parameter) in EVERY_NINTH and index % 9:
                 continue
             path = world.text(row.path)
-            for value in [path] if "string" in kinds else _lists(path, index):
+            for value in [path] if "string" in kinds else _lists(row, path, index):
                 for others in _others(tool, parameter, index, every=row.kind in REFUSED and value[0] == "--"):
                     arguments = {**others, parameter: value}
                     yield Attack(row, tool, arguments, must(row, tool, parameter) or _git(row, arguments))
@@ -105,9 +109,16 @@ def _kinds(schema: Any) -> Iterator[str]:
         yield from _kinds(choice)
 
 
-def _lists(path: str, index: int) -> list[list[str]]:
-    """Lists of arguments: behind the end of the options, as it stands, as a file of a commit."""
-    return [["--", path], [path] if index % 2 else [f"HEAD:{path}"]]
+def _lists(row: Any, path: str, index: int) -> list[list[str]]:
+    """Lists of arguments: behind the end of the options, as it stands, as a file of a commit.
+
+    Each takes a process or two unless it is refused, so the forms take turns, and of rows that need not be refused
+    every second one is left out.
+    """
+    forms = [["--", path], [path], [f"HEAD:{path}"]]
+    if row.kind in REFUSED:
+        return [forms[0], forms[1 + index % 2]] if index % 2 == index // 2 % 2 else forms[:1]
+    return [] if index % 2 else [forms[index // 2 % 3]]
 
 
 def _git(row: Any, arguments: dict[str, Any]) -> str:
@@ -147,3 +158,33 @@ def _others(tool: Tool, tried: str, index: int, *, every: bool) -> Iterator[dict
     ((name, options),) = choices.items()
     for option in options if every else [options[index % len(options)]]:
         yield {**values, name: option}
+
+
+# ---- what every door is asked
+
+SIX = ("read_file", "write_file", "list_files", "search_files", "run_command", "git_command")
+
+
+def six(world: World) -> list[Attack]:
+    """Every row through six tools. Commands only where their text is enough to refuse them, see `test_doors`."""
+    found: list[Attack] = []
+    for index, row in enumerate(PATHS):
+        path = world.text(row.path)
+        found += [
+            Attack(row, BY_NAME[name], arguments, must(row, BY_NAME[name], "path"))
+            for name, arguments in (
+                ("read_file", {"path": path}),
+                ("write_file", {"path": path, "content": "x"}),
+                ("list_files", {"path": path, "show_hidden": True}),
+                ("search_files", {"pattern": ".", "path": path}),
+            )
+        ]
+        if row.kind in REFUSED:
+            spelled = row.path.startswith(FOREIGN) or row.path.startswith("/dev/")
+            found.append(
+                Attack(row, BY_NAME["run_command"], {"command": ["cat", path]}, "" if spelled else "refused")
+            )
+        if row.kind in REFUSED or index % 6 == 0:
+            arguments = {"subcommand": "diff", "args": ["--", path]}
+            found.append(Attack(row, BY_NAME["git_command"], arguments, _git(row, arguments)))
+    return found

@@ -7,16 +7,20 @@ canary in anything that came out, none read, nothing outside the workspace or un
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hostile_calls import BY_NAME, FOREIGN, REFUSED, TOOLS, Attack, attacks, must
+from hostile_calls import BY_NAME, FOREIGN, REFUSED, SIX, TOOLS, Attack, attacks, six
 from hostile_world import COMMANDS, GIT, PATHS, PERMISSIVE, UNSEEN, World
 
-from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls import Call, Result, compact
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import CallEvaluated, CallStarted, PersonAnswered, Record, ToolAnswered
 from ferrule.core.limits import Limits
@@ -81,7 +85,12 @@ class Watcher:
             self.harm.append(f"{attack.row.id}: {len(ends)} results of {attack.tool.name}")
         started = any(isinstance(record.event, CallStarted) for record in records)
         self.harm += attack.complaints(result, started)
-        shown = [result.text(envelope=True), *result.notes, *(record.body for record in records), *self.previews()]
+        shown = [
+            result.text(envelope=True),
+            *result.notes,
+            *(record.body for record in records),
+            *self.previews(),
+        ]
         readable = "/" if attack.tool.name == "git_command" else "-"
         found = self.world.unharmed(*shown, readable=readable)
         self.harm += [f"{attack.row.id}: {attack.tool.name} {attack.arguments}: {one}" for one in found]
@@ -129,7 +138,9 @@ ASKED = [tool for tool in TOOLS if tool.preview is not None and "command" not in
 
 @pytest.mark.proves("attacks.paths-through-every-parameter")
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-async def test_no_path_through_any_parameter_reaches_anything_even_if_all_is_allowed(tool: Any, world: World) -> None:
+async def test_no_path_through_any_parameter_reaches_anything_even_if_all_is_allowed(
+    tool: Any, world: World
+) -> None:
     ours = agent(world)
     watcher = Watcher(world, ours, ours.session())
     for attack in attacks(tool, world):
@@ -139,7 +150,9 @@ async def test_no_path_through_any_parameter_reaches_anything_even_if_all_is_all
 
 @pytest.mark.proves("attacks.previews-show-nothing")
 @pytest.mark.parametrize("tool", ASKED, ids=lambda tool: tool.name)
-async def test_no_preview_shows_what_may_not_be_read_and_a_yes_does_not_open_it(tool: Any, world: World) -> None:
+async def test_no_preview_shows_what_may_not_be_read_and_a_yes_does_not_open_it(
+    tool: Any, world: World
+) -> None:
     ours = agent(world, mode="default", allow=())
     watcher = Watcher(world, ours, ours.session())
     for attack in attacks(tool, world):
@@ -161,7 +174,13 @@ def naming(path: str, *, write: bool) -> Iterator[str | list[str]]:
     if write:
         yield from (f"echo x > {quoted}", f"cp src/a.txt {quoted}", ["tee", path], ["touch", "--", path])
     else:
-        yield from (f"cat {quoted}", ["cat", path], f"cat < {quoted}", f"grep -f {quoted} x", f"cd src; cat ../{quoted}")
+        yield from (
+            f"cat {quoted}",
+            ["cat", path],
+            f"cat < {quoted}",
+            f"grep -f {quoted} x",
+            f"cd src; cat ../{quoted}",
+        )
 
 
 @pytest.mark.proves("attacks.commands-that-name-a-path")
@@ -178,7 +197,9 @@ async def test_a_command_that_names_an_untouchable_path_is_refused_before_anythi
             if path.startswith("/") and "../" in str(command)[:13]:
                 continue  # `../` before an absolute path makes another path of it
             arguments = {"command": command, "shell": isinstance(command, str)}
-            watcher.look(Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments))
+            watcher.look(
+                Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
+            )
     watcher.conclude()
 
 
@@ -196,7 +217,9 @@ async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world:
         for command in naming(world.text(row.path), write=False):
             arguments = {"command": command, "shell": isinstance(command, str)}
             allowed += trusting.gate.decide(tool, arguments).verdict != "deny"
-            watcher.look(Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments))
+            watcher.look(
+                Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
+            )
     assert allowed > 100, "the text has become enough: move these rows to the test above"
     watcher.conclude()
 
@@ -211,3 +234,308 @@ class Nobody:
 
 
 NO = Nobody()
+
+
+# ---- (b), (c), (d) a model's calls: native, as prose in every dialect, as commands and tagged blocks
+
+
+def prose(index: int, attack: Attack) -> str:
+    """The call as some family of models writes it; the families take turns."""
+    return ALL[index % len(ALL)].render([Call("", attack.tool.name, compact(attack.arguments))])
+
+
+def command(index: int, attack: Attack) -> str:
+    """The call as a back-ticked command or a tagged block."""
+    path = str(attack.arguments.get("path", ""))
+    written = {
+        "read_file": f"`/read {path}`",
+        "write_file": f"```path={path}\nx\n```" if index % 2 else f"```python {path}\nx\n```",
+        "list_files": f"`/files {path} show_hidden=true`",
+        "search_files": f"`/search . path={path}`",
+        "run_command": f"`/run cat {shlex.quote(str(attack.arguments.get('command', ['', ''])[1]))}`",
+        "git_command": f"`/git diff -- {attack.row.path}`",
+    }
+    return written[attack.tool.name]
+
+
+class Through:
+    """A session with a model that makes one attack per message. `made` counts those that became calls."""
+
+    def __init__(self, world: World, way: str) -> None:
+        self.made = 0
+        self._next = says("")
+        ours = agent(world, Scripted([self._answer] * 10_000), way=way)
+        self._wire: Any = ours.wire
+        self.watcher = Watcher(world, ours, ours.session())
+
+    def _answer(self, history: Sequence[Message]) -> Step:
+        self._wire.asks.clear()
+        return says("ok") if isinstance(history[-1], ToolMessage) else self._next
+
+    async def make(self, attack: Attack, answer: Step) -> None:
+        self._next = answer
+        await self.watcher.session.run("go on")
+        machine = self.watcher.session.driver.machine
+        messages = machine.history[-4:]
+        made = [call for m in messages[-3:] if isinstance(m, AssistantMessage) for call in m.calls]
+        records = self.watcher.records()
+        started = {record.event.call_id for record in records if isinstance(record.event, CallStarted)}
+        harm = (
+            []
+            if len(machine.results()) == len(made) == sum(map(ends_call, records))
+            else ["not one result per call"]
+        )
+        for call, result in zip(made, machine.results(), strict=False):
+            self.watcher.calls += 1
+            if carries(call, attack):
+                self.made += 1
+                harm += attack.complaints(result, call.id in started)
+        readable = "/" if attack.tool.name == "git_command" else "-"
+        shown = [*map(str, messages), *(record.body for record in records)]
+        harm += self.watcher.world.unharmed(*shown, readable=readable)
+        self.watcher.harm += [f"{attack.row.id}: {attack.tool.name}: {one}" for one in harm]
+
+
+def carries(call: Call, attack: Attack) -> bool:
+    """Whether a call is the attack, however it was written."""
+    if call.tool != attack.tool.name:
+        return False
+    arguments = json.loads(call.arguments)
+    if isinstance(arguments.get("command"), str):
+        arguments["command"] = shlex.split(arguments["command"])
+    named = [name for name in attack.arguments if name in attack.tool.touches or name == "args"]
+    return all(arguments.get(name) == attack.arguments[name] for name in named)
+
+
+@pytest.mark.proves("attacks.every-door")
+async def test_a_models_native_call_reaches_nothing(world: World) -> None:
+    door = Through(world, "native")
+    tried = six(world)
+    for attack in tried:
+        await door.make(attack, calls((attack.tool.name, attack.arguments)))
+    assert door.made == len(tried) >= 243 * 4 + 147 * 2
+    door.watcher.conclude()
+
+
+@pytest.mark.proves("attacks.every-door")
+async def test_a_call_written_as_prose_reaches_nothing(world: World) -> None:
+    door = Through(world, "text")
+    tried = six(world)
+    for index, attack in enumerate(tried):
+        await door.make(attack, says(prose(index, attack)))
+    assert door.made > 0.9 * len(tried), "most of this was not read as calls: it proves little"
+    door.watcher.conclude()
+
+
+@pytest.mark.proves("attacks.every-door")
+async def test_a_backticked_command_or_a_tagged_block_reaches_nothing(world: World) -> None:
+    door = Through(world, "commands")
+    tried = [
+        attack for attack in six(world) if attack.tool.name != "git_command"
+    ]  # it takes a list: no command can
+    for index, attack in enumerate(tried):
+        await door.make(attack, says(command(index, attack)))
+    assert door.made > 0.8 * len(tried), "most of this was not read as calls: it proves little"
+    door.watcher.conclude()
+
+
+# ---- (e), (f) the chat's slash commands and `ferrule tools call`
+
+
+def typed(attack: Attack) -> str:
+    """What a person (or a text that they paste) would type into the chat."""
+    path = str(attack.arguments.get("path", attack.row.path))
+    return {
+        "read_file": f"read {path}",
+        "list_files": f"files {path}",
+        "run_command": f"run cat {shlex.quote(str(attack.arguments.get('command', ['', ''])[1]))}",
+        "git_command": f"git diff -- {shlex.quote(str(attack.arguments.get('args', ['', ''])[1]))}",
+    }.get(attack.tool.name, "")
+
+
+@pytest.mark.proves("attacks.every-door")
+async def test_a_slash_command_reaches_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = agent(world)
+    settings = load_settings(workspace=world.root)
+    watcher = Watcher(world, ours, ours.session())
+    chat = Chat(Assembly(ours, settings, Terminal()), watcher.session)
+    world.unharmed()  # Ferrule itself looked at `.ferrule`, to say that it is not trusted.
+    for attack in six(world):
+        name, _, rest = typed(attack).partition(" ")
+        if not name:
+            continue
+        with contextlib.suppress(FerruleError):
+            await SLASH[name].carry_out(chat, rest.strip())
+        watcher.calls += 1
+        shown = capsys.readouterr()
+        records = watcher.records()
+        results = [result for record in records if (result := result_of(record)) is not None]
+        started = any(isinstance(record.event, CallStarted) for record in records)
+        harm = [] if len(results) <= 1 else ["more than one result"]
+        # What is typed is trimmed and split: a row that this changed is another path.
+        if results and attack.row.path.strip() == attack.row.path:
+            harm += attack.complaints(results[0], started)
+        readable = "/" if name == "git" else "-"
+        harm += world.unharmed(shown.out, shown.err, *(record.body for record in records), readable=readable)
+        watcher.harm += [f"/{name} {attack.row.id}: {one}" for one in harm]
+    for name, slash in SLASH.items():
+        for row in PATHS[:: 1 if name in ("tools", "mode", "help", "tasks", "exit") else 12]:
+            with contextlib.suppress(FerruleError):
+                await slash.carry_out(chat, world.text(row.path))
+            shown = capsys.readouterr()
+            watcher.harm += world.unharmed(shown.out, shown.err, readable="/" if name == "git" else "-")
+    watcher.conclude()
+
+
+def result_of(record: Record) -> Result | None:
+    event = record.event
+    return event.result if isinstance(event, ToolAnswered | CallEvaluated) else None
+
+
+@pytest.mark.proves("attacks.every-door")
+@pytest.mark.parametrize("tool", SIX)
+def test_tools_call_on_the_command_line_reaches_nothing(
+    tool: str, world: World, capsys: pytest.CaptureFixture[str], own_folders: Path
+) -> None:
+    allow = [word for rule in ANYTHING for word in ("--allow", rule)]
+    harm: list[str] = []
+    tried = [attack for attack in six(world) if attack.tool.name == tool]
+    for attack in tried:
+        arguments = ["--json", json.dumps(attack.arguments), "--mode", "bypassPermissions", *allow]
+        code = command_line.run(["tools", "call", tool, *arguments, "-C", str(world.root)])
+        shown = capsys.readouterr()
+        # The command line reads `.ferrule` itself, to say that it is not trusted.
+        readable = "/" if tool == "git_command" else f"{world.root}/.ferrule/"
+        harm += [f"{attack.row.id}: {one}" for one in world.unharmed(shown.out, shown.err, readable=readable)]
+        wanted = {"refused": {4}, "denied": {4}, "fail": {1, 4}}.get(attack.must, {0, 1, 4})
+        if code not in wanted:
+            harm.append(f"{attack.row.id}: exit code {code}: {shown.err[-200:]}")
+    journal = SqliteJournal(own_folders / "state" / "journal.db")
+    said = [record.body for info in journal.sessions() for record in journal.records(info.session)]
+    journal.close()
+    assert len(said) >= len(tried)
+    harm += world.unharmed(*said, look=True, readable="/")
+    assert harm == [], "\n".join(harm[:20])
+
+
+# ---- the table of commands
+
+
+def shell_forms(command: str | tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """A command as text with a shell, as text without one, and as a list of words."""
+    if not isinstance(command, str):
+        yield {"command": list(command)}
+        return
+    yield {"command": command, "shell": True}
+    yield {"command": command}
+    with contextlib.suppress(ValueError):
+        if words := shlex.split(command):
+            yield {"command": words}
+
+
+@pytest.mark.proves("attacks.commands-from-text")
+async def test_a_command_that_names_what_is_off_limits_is_refused_even_if_all_is_allowed(
+    world: World,
+) -> None:
+    ours = agent(world)
+    watcher = Watcher(world, ours, ours.session())
+    tool = BY_NAME["run_command"]
+    for row in COMMANDS:
+        if row.stage != "text":
+            # The other way round: what the text does give away must be in the table as such.
+            verdict = ours.gate.decide(tool, {"command": row.command, "shell": True}).verdict
+            watcher.harm += [f"{row.id} is refused by its text: its stage is not kernel"] * (
+                verdict == "deny"
+            )
+            continue
+        for index, arguments in enumerate(shell_forms(row.command)):
+            # As a list of words, shell syntax is text: then it need only do no harm.
+            wanted = "refused" if index < 2 else ""
+            result = await watcher.session.call(tool.name, **arguments)
+            watcher.look(Attack(row, tool, arguments, wanted), result)
+    watcher.conclude()
+
+
+@pytest.mark.proves("attacks.commands-need-a-person")
+async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_ask(world: World) -> None:
+    ours = agent(world, mode="default", allow=PERMISSIVE, approver=NO)
+    watcher = Watcher(world, ours, ours.session())
+    tool = BY_NAME["run_command"]
+    for row in COMMANDS:
+        for index, arguments in enumerate(shell_forms(row.command)):
+            if index == 2 and ours.gate.decide(tool, arguments).verdict == "allow" and row.stage == "kernel":
+                continue  # Words instead of a shell's text: another command, which the rules allow.
+            wanted = "refused" if index < 2 else ""
+            result = await watcher.session.call(tool.name, **arguments)
+            watcher.look(Attack(row, tool, arguments, wanted), result)
+    for name, text in UNSEEN.items():
+        arguments = {"command": text}
+        assert ours.gate.decide(tool, arguments).verdict == "allow", (
+            f"{name}: the text is enough now, move the row"
+        )
+    watcher.conclude()
+
+
+@pytest.mark.proves("attacks.commands-need-a-person")
+async def test_without_rules_every_command_needs_a_person(world: World) -> None:
+    ours = agent(world, mode="default", allow=(), approver=NO)
+    watcher = Watcher(world, ours, ours.session())
+    tool = BY_NAME["run_command"]
+    for command in [*(row.command for row in COMMANDS), *UNSEEN.values()]:
+        arguments = next(shell_forms(command))
+        row = SimpleNamespace(id=str(command)[:40])
+        watcher.look(
+            Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
+        )
+    watcher.conclude()
+
+
+@pytest.mark.proves("attacks.commands-from-text")
+async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_the_chat(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door = Through(world, "commands")
+    tool = BY_NAME["run_command"]
+    chat = Chat(Assembly(agent(world), load_settings(workspace=world.root), Terminal()), door.watcher.session)
+    world.unharmed()
+    for row in COMMANDS:
+        if row.stage == "text" and isinstance(row.command, str):
+            await door.make(
+                Attack(row, tool, {"command": shlex.split("x")}, ""), says(f"`/run {row.command}`")
+            )
+            await SLASH["run"].carry_out(chat, row.command)
+            shown = capsys.readouterr()
+            door.watcher.harm += world.unharmed(shown.out, shown.err)
+            records = door.watcher.records()
+            assert not any(isinstance(record.event, CallStarted) for record in records), row.id
+    door.watcher.conclude()
+
+
+# ---- the tables themselves
+
+
+@pytest.mark.proves("attacks.twins-work")
+async def test_every_harmless_twin_can_be_read_listed_and_written(world: World) -> None:
+    ours = agent(world)
+    session = ours.session()
+    for path in dict.fromkeys(world.text(row.twin) for row in PATHS):
+        folder = path.endswith(("/", "/.", ".."))
+        tried = {"list_files": {"path": path}} if folder else {"read_file": {"path": path}}
+        if not folder:
+            tried["write_file"] = {"path": path, "content": "plain\n"}
+        for tool, arguments in tried.items():
+            result = await session.call(tool, **arguments)
+            assert result.success, (tool, path, result.error_message)
+    assert world.unharmed(look=True) == []
+
+
+def test_the_tables_are_large_and_each_row_says_where_it_comes_from() -> None:
+    assert len({row.id for row in PATHS}) == len(PATHS) >= 150
+    assert len({row.id for row in COMMANDS}) == len(COMMANDS) >= 100
+    assert all(row.source and row.twin for row in (*PATHS, *COMMANDS))
+    by_stage = Counter(row.stage for row in COMMANDS)
+    by_kind = Counter(row.kind for row in PATHS)
+    print(
+        f"{len(PATHS)} paths {dict(by_kind)}; {len(COMMANDS)} commands {dict(by_stage)}, {len(UNSEEN)} unseen"
+    )
+    assert by_stage["text"] >= 40 and by_stage["kernel"] >= 40

@@ -5,7 +5,7 @@
     3 remember  saved in the person's own settings; shows the grant
     4 deny      anything else that is typed is a reason that the model reads
 
-Only grants that would have satisfied the gate are offered, the narrowest first (`2`, then `2b`, `2c`), and what is
+Only grants that would have satisfied the gate are offered, in its order (`2`, then `2b`, `2c`), and what is
 granted is what was shown. End of input is a no. The frame around it is drawn by nothing else (`terminal.visible`),
 and keys typed before the question stood do not answer it.
 """
@@ -30,7 +30,7 @@ _NUMBERS: dict[Choice, str] = {"once": "1", "session": "2", "remember": "3"}
 _MEANS: dict[Choice, str] = {
     "once": "this call only",
     "session": "until this session ends:",
-    "remember": "from now on, here and in later sessions:",
+    "remember": "from now on:",
 }
 _NO = ("4", "n", "no", "deny", "d")
 _UNCLEAR = ("y", "yes", "ok", "okay", "sure", "allow", "always")
@@ -124,7 +124,6 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
 def _answers(offered: list[Key]) -> Iterator[tuple[str, str]]:
     yield "", ""
     for key in offered:
-        first = len(key.typed) == 1
-        said = f"{key.choice:9} {_MEANS[key.choice]} " if first else f"{'':9} or wider: "
-        yield f"[{key.typed}] {said}{key.rule}".rstrip(), ""
+        said = f"{key.choice:9} {_MEANS[key.choice]}" if len(key.typed) == 1 else f"{'or':>8}"
+        yield f"{f'[{key.typed}]':4}{said} {key.rule}".rstrip(), ""
     yield "[4] deny      or type a reason, which the model reads", ""

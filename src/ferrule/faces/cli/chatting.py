@@ -16,12 +16,12 @@ from prompt_toolkit.shortcuts import CompleteStyle
 
 from ferrule.core.errors import FerruleError, RunCancelled
 from ferrule.store import paths
-from ferrule.store.export import transcript
 
 from .approve import TerminalApprover
 from .assemble import assemble, call_of, model_of, person
 from .show import Show
 from .slash import COMMANDS, Chat, nearest
+from .told import told
 from .typing_in import forget_typed
 
 RECALLED = 24
@@ -123,9 +123,8 @@ async def _go_on(chat: Chat) -> None:
 
 
 def recalled(chat: Chat) -> Iterator[str]:
-    """The last lines of the conversation, as `ferrule sessions show` tells it."""
-    told = "".join(transcript(chat.assembly.agent.journal.records(chat.session.id)))
-    lines = told.rstrip("\n").split("\n")
+    """The last lines of the conversation, looking as they did."""
+    lines = told(chat.assembly.agent.journal.records(chat.session.id))
     left_out = len(lines) - RECALLED
     if left_out > 0:
         yield f"… {left_out} earlier lines: ferrule sessions show {chat.session.id[:12]}"
@@ -143,7 +142,7 @@ async def _one(chat: Chat, line: str) -> bool:
         return False
     command = COMMANDS.get(name)
     if command is None:
-        chat.assembly.terminal.say(f"there is no `/{name}`{nearest(name)}; /help lists the commands")
+        chat.assembly.terminal.say(f"there is no `/{name}`{nearest(name)} /help lists the commands")
     else:
         await _interruptible(chat, command.carry_out(chat, rest.strip()))
     return True

@@ -9,7 +9,6 @@ from typing import Any, cast
 from ferrule.core.calls import Call, Result
 from ferrule.core.events import (
     CallEvaluated,
-    Cancelled,
     DirectCall,
     ModelAnswered,
     Noticed,
@@ -58,7 +57,6 @@ class Show:
             ToolAnswered: self._tool,
             Progress: self._progress,
             Noticed: self._notice,
-            Cancelled: self._cancelled,
         }
 
     def __call__(self, item: Live) -> None:
@@ -141,10 +139,6 @@ class Show:
     def _notice(self, item: Noticed) -> None:
         self._end_line()
         self._terminal.say(f"! {item.topic}: {_gutter(item.text)}", style="yellow")
-
-    def _cancelled(self, item: Cancelled) -> None:
-        self._end_line()
-        self._terminal.say(f"! stopped: {_gutter(item.reason)}", style="yellow")
 
 
 def _gutter(text: str) -> str:
