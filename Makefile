@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench docs eval clean
+.PHONY: help venv demo test lint types unit promises bench docs readme eval clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -52,6 +52,9 @@ bench: $(READY) ## what Ferrule itself costs
 
 docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_reference.py
+
+readme: $(READY) ## the transcript and the figures of the README, from programs that run now
+	$(BIN)/python docs/make_readme.py
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py

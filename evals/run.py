@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import importlib
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import click
 import yaml
 
 from ferrule.core.calls import Call
@@ -61,7 +61,13 @@ def specs(*, examples: bool) -> list[ToolSpec]:
     """The built-in tools as a session offers them."""
     tools = [t for kit in TOOLKITS for t in importlib.import_module(f"ferrule.toolkits.{kit}").TOOLS]
     return [
-        ToolSpec(t.full_name, t.name, t.description, t.schema_json(), (t.examples or examples_for(t.name)) if examples else ())
+        ToolSpec(
+            t.full_name,
+            t.name,
+            t.description,
+            t.schema_json(),
+            (t.examples or examples_for(t.name)) if examples else (),
+        )
         for t in sorted(tools, key=lambda t: t.full_name)
     ]
 
@@ -121,29 +127,33 @@ async def run(wire: Wire, mode: str, tasks: Sequence[dict[str, Any]], offered: S
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="local:smollm2")
     parser.add_argument("--path", help="the GGUF file, for `local:`")
     parser.add_argument("--tasks", type=Path, default=HERE / "tasks.yaml")
     parser.add_argument("--modes", default="constrained,text", help="of constrained, text, commands")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--no-examples", action="store_true", help="without the tools' example requests")
-    parser.add_argument("--at-least", type=float, help="exit with 1 if constrained is below this many percent")
+    parser.add_argument(
+        "--at-least", type=float, help="exit with 1 if constrained is below this many percent"
+    )
     parser.add_argument("--verbose", action="store_true", help="show what went wrong")
     given = parser.parse_args()
     tasks = yaml.safe_load(given.tasks.read_text())[: given.limit]
     wire = resolve(given.model, **({"path": given.path} if given.path else {}))
     offered = specs(examples=not given.no_examples)
-    print(f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model {wire.model}\n")
-    print("| mode        | tasks | right tool | tool and arguments | median s/task | max s/task |")
-    print("|-------------|------:|-----------:|-------------------:|-------------:|-----------:|")
+    click.echo(f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model {wire.model}\n")
+    click.echo("| mode        | tasks | right tool | tool and arguments | median s/task | max s/task |")
+    click.echo("|-------------|------:|-----------:|-------------------:|-------------:|-----------:|")
     short = False
     try:
         for mode in given.modes.split(","):
             score = await run(wire, mode, tasks, offered)
-            print(score.row(mode), flush=True)
+            click.echo(score.row(mode))
             if given.verbose:
-                print("\n".join(f"  {f}" for f in score.failures), file=sys.stderr)
+                click.echo("\n".join(f"  {f}" for f in score.failures), err=True)
             if mode == "constrained" and given.at_least is not None:
                 short = 100 * score.both / max(score.tasks, 1) < given.at_least
     finally:

@@ -1,7 +1,9 @@
 """`make demo`: a real 135M-parameter model on this machine answers questions about a folder by calling tools.
 
-Nothing is scripted: the model chooses the tool and its arguments (constrained to their schemas), the call goes
-through the gate, the journal keeps all of it. Reading is allowed by a rule; everything else would ask.
+Nothing is scripted. A model this small is led: which tool a request means is scored by the model's own hidden
+state (with the words of the tools' descriptions), arguments are generated under the tool's schema, the
+answer is the model's words with the result below. Each call goes through the gate and into the journal;
+reading is allowed by a rule, everything else would ask.
 """
 
 from __future__ import annotations
@@ -28,20 +30,28 @@ QUESTIONS = (
 )
 
 
-async def main() -> None:
-    """Make the folder, ask the questions, print every step."""
-    with tempfile.TemporaryDirectory(prefix="ferrule-demo-") as folder:
-        for name, text in FILES.items():
-            path = Path(folder, name)
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-        tools = [*files.TOOLS, *browse.TOOLS, *search.TOOLS, *clock.TOOLS]
-        agent = Agent("local:smollm2", tools, workspace=folder, allow=["Read(**)"], journal=Path(folder, "demo.db"))
-        try:
-            for question in QUESTIONS:
-                await ask(agent, question)
-        finally:
-            await agent.wire.close()
+def prepare(folder: Path) -> None:
+    """Make the small project that the questions are about."""
+    for name, text in FILES.items():
+        path = folder / "lighthouse" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def main(folder: Path) -> None:
+    """Ask the questions, print every step."""
+    agent = Agent(
+        "local:smollm2",
+        [*files.TOOLS, *browse.TOOLS, *search.TOOLS, *clock.TOOLS],
+        workspace=folder / "lighthouse",
+        allow=["Read(**)"],
+        journal=folder / "demo.db",
+    )
+    try:
+        for question in QUESTIONS:
+            await ask(agent, question)
+    finally:
+        await agent.close()
 
 
 async def ask(agent: Agent, question: str) -> None:
@@ -62,4 +72,6 @@ async def ask(agent: Agent, question: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with tempfile.TemporaryDirectory(prefix="ferrule-demo-") as made:
+        prepare(Path(made))
+        asyncio.run(main(Path(made)))

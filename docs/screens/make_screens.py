@@ -87,6 +87,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._outside = {name: value for name, value in os.environ.items() if name in ("PATH", "TMPDIR")}
         self._tmux: list[str] = []
         self._from = 0
 
@@ -177,7 +178,9 @@ class Stage:
         return self._run("capture-pane", "-p", "-t", "chat", "-S", "-").split("\n")
 
     def _run(self, *words: str) -> str:
-        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [*self._tmux, *words], capture_output=True, text=True, check=True, env=self._outside
+        ).stdout
 
 
 # ---- the hour

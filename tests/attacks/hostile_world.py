@@ -246,7 +246,7 @@ class World:
                         waiting.append(entry.path)
         return found
 
-    def unharmed(self, *shown: str, readable: str = "-", look: bool = False) -> list[str]:
+    def unharmed(self, *shown: str, readable: str | tuple[str, ...] = "-", look: bool = False) -> list[str]:
         """What a call did that it must not have done; empty if nothing. `shown` is all that came out of it.
 
         Reads below `readable` do not count: git reads files to compare them, the command line reads settings to

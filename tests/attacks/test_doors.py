@@ -162,6 +162,21 @@ async def test_no_preview_shows_what_may_not_be_read_and_a_yes_does_not_open_it(
     watcher.conclude()
 
 
+@pytest.mark.proves("attacks.paths-through-every-parameter")
+async def test_differences_and_histories_without_a_path_show_no_secret_either(world: World) -> None:
+    ours = agent(world)
+    watcher = Watcher(world, ours, ours.session())
+    tool, row = BY_NAME["git_command"], SimpleNamespace(id="no path")
+    for subcommand, *given in (
+        ("show",), ("show", "HEAD~1"), ("show", "-m"), ("diff",), ("diff", "HEAD"), ("diff", "HEAD~1"), ("diff", "--cached"),
+        ("diff", "HEAD~1", "HEAD"), ("log", "-p"), ("log", "-p", "--all"), ("log", "-S", "KEY", "-p"), ("status",),
+        ("show", "HEAD:"), ("diff", "HEAD~1", "--", "."), ("show", "HEAD:./"),
+    ):  # fmt: skip
+        arguments = {"subcommand": subcommand, "args": given}
+        watcher.look(Attack(row, tool, arguments, ""), await watcher.session.call(tool.name, **arguments))
+    watcher.conclude()
+
+
 # ---- commands that name a path
 
 OWN_STREAMS = {"dev-descriptor", "dev-terminal"}
@@ -270,7 +285,8 @@ class Through:
 
     def _answer(self, history: Sequence[Message]) -> Step:
         self._wire.asks.clear()
-        return says("ok") if isinstance(history[-1], ToolMessage) else self._next
+        answer, self._next = self._next, says("ok")
+        return answer
 
     async def make(self, attack: Attack, answer: Step) -> None:
         self._next = answer
@@ -404,8 +420,9 @@ def test_tools_call_on_the_command_line_reaches_nothing(
         arguments = ["--json", json.dumps(attack.arguments), "--mode", "bypassPermissions", *allow]
         code = command_line.run(["tools", "call", tool, *arguments, "-C", str(world.root)])
         shown = capsys.readouterr()
-        # The command line reads `.ferrule` itself, to say that it is not trusted.
-        readable = "/" if tool == "git_command" else f"{world.root}/.ferrule/"
+        # The command line reads the configuration itself, to say that it is not trusted.
+        configuration = tuple(f"{world.root}/{name}/" for name in (".ferrule", ".harness"))
+        readable = "/" if tool == "git_command" else configuration
         harm += [f"{attack.row.id}: {one}" for one in world.unharmed(shown.out, shown.err, readable=readable)]
         wanted = {"refused": {4}, "denied": {4}, "fail": {1, 4}}.get(attack.must, {0, 1, 4})
         if code not in wanted:

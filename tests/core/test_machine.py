@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.calls_in_flight import CallState
+from ferrule.core.calls_in_flight import CallState, Phase
 from ferrule.core.commands import AskModel, AskPerson, Evaluate, Finish, RunTool
 from ferrule.core.events import (
     Access,
@@ -23,7 +23,7 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.core.limits import Limits
-from ferrule.core.machine import Machine, Phase
+from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 
 READ = Access(reads=("a",))

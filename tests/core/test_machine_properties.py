@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls_in_flight import Phase
 from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool
 from ferrule.core.events import (
     Access,
@@ -30,7 +31,7 @@ from ferrule.core.events import (
     encode,
 )
 from ferrule.core.limits import Limits
-from ferrule.core.machine import Machine, Phase
+from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 IDS = st.sampled_from(["", "a", "b", "c", "call_1_0"])

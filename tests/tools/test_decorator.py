@@ -490,7 +490,7 @@ def test_the_risk_follows_from_the_side_effect_unless_said(effect: str, risk: st
 @pytest.mark.proves("tools.senseless-options")
 @pytest.mark.parametrize(
     "options",
-    [{"side_effect": "evil"}, {"risk": "none"}, {"timeout": 0}, {"max_attempts": 0}, {"loading": "soon"}],
+    [{"side_effect": "evil"}, {"risk": "none"}, {"timeout": 0}, {"max_attempts": 0}],
 )
 def test_senseless_options_are_refused_with_the_tools_name(options: dict[str, Any]) -> None:
     def act() -> str:

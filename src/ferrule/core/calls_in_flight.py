@@ -1,14 +1,23 @@
-"""Calls on their way: their states, and which of them may start now. Used by the machine alone."""
+"""A run and its calls on their way: their states, and which calls may start now. The machine's own tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .calls import Call, ErrorType, Result
 from .commands import AskPerson, Command, RunTool
 from .events import CallEvaluated
+
+
+class Phase(StrEnum):
+    """Where the run is."""
+
+    IDLE = "idle"
+    ASKING = "asking"
+    WORKING = "working"
+    FINISHED = "finished"
 
 
 class CallState(StrEnum):
@@ -91,15 +100,16 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
     return commands
 
 
-def with_new_ids(calls: tuple[Call, ...], taken: set[str], round_: int) -> tuple[Call, ...]:
-    """Calls with ids that are present and new in the session (providers reject others); `taken` grows."""
+def with_new_ids(calls: tuple[Call, ...], taken: Set[str], round_: int) -> tuple[Call, ...]:
+    """Calls with ids that are present and new in the session: providers reject any other."""
     unique: list[Call] = []
+    new: set[str] = set()
     for index, call in enumerate(calls):
         base = name = call.id or f"call_{round_}_{index}"
         count = 1
-        while name in taken:
+        while name in taken or name in new:
             count += 1
             name = f"{base}_{count}"
-        taken.add(name)
+        new.add(name)
         unique.append(call if name == call.id else replace(call, id=name))
     return tuple(unique)

@@ -55,7 +55,7 @@ class FerruleError(Exception):
 
     `code` is stable and for programs, `detail` is for people, `hint` is one next step,
     `retryable` is None where we cannot tell. `exit_code` is what the command line returns
-    (1 failed, 2 usage, 4 denied, 5 limit, 6 provider unavailable, 7 needs input).
+    (1 failed, 2 usage, 4 denied, 5 limit, 6 provider unavailable, 7 needs input, 124 out of time).
     """
 
     code = "error"
@@ -140,6 +140,7 @@ class LimitReached(FerruleError):
 
     def __init__(self, limit: str, value: float, *, session: str = "", hint: str = "") -> None:
         super().__init__(f"limit reached: {limit} = {value:g}", code=f"limit_{limit}", hint=hint)
+        self.exit_code = 124 if limit == "max_seconds" else type(self).exit_code
         self.limit = limit
         """Which one: `max_rounds`, `max_seconds`, `max_tokens`."""
         self.value = value

@@ -23,25 +23,16 @@ journaled before the effect and `ToolAnswered` after it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from . import events
 from .calls import Call, ErrorType, Result
-from .calls_in_flight import CallState, Slot, start, unfinished, with_new_ids
+from .calls_in_flight import CallState, Phase, Slot, start, unfinished, with_new_ids
 from .commands import AskModel, Command, Evaluate, Finish, RunTool
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 from .repeats import Repeats
-
-
-class Phase(StrEnum):
-    """Where the run is."""
-
-    IDLE = "idle"
-    ASKING = "asking"
-    WORKING = "working"
-    FINISHED = "finished"
 
 
 class Machine:
@@ -91,6 +82,11 @@ class Machine:
     def active(self) -> bool:
         """True while a run is under way."""
         return self.phase is Phase.ASKING or self.phase is Phase.WORKING
+
+    def named(self, answer: events.ModelAnswered) -> events.ModelAnswered:
+        """The answer with the ids that its calls go by here: what to journal. Named twice is named once."""
+        calls = with_new_ids(answer.calls, self._ids, self.round)
+        return answer if calls == answer.calls else replace(answer, calls=calls, raw=None)
 
     def slot(self, call_id: str) -> Slot | None:
         """Where a call is, or None if no such call was made in this run."""
@@ -145,10 +141,11 @@ class Machine:
         if self.phase is not Phase.ASKING:
             return []
         self.usage += event.usage
-        calls = () if self._last_answer else with_new_ids(event.calls, self._ids, self.round)
-        raw = event.raw if calls == event.calls else None
+        event = self.named(event)
+        calls = () if self._last_answer else event.calls
+        self._ids.update(call.id for call in calls)
         text = event.text if event.text or calls else "(no answer)"
-        self.history.append(AssistantMessage(text, calls, event.reasoning, raw))
+        self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
             return [self._finish_with(event)]
         self.phase = Phase.WORKING

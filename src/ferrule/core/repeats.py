@@ -65,7 +65,7 @@ class Repeats:
 def _key(call: Call) -> tuple[str, str]:
     try:
         arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = call.arguments
     return call.tool, arguments
 

@@ -23,8 +23,9 @@ async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Ga
     try:
         answer = await approver.ask(await _request(prepared, context))
         gate.settle(tool, answer.choice, answer.grant, offers=decision.offers)
-    except FerruleError as error:
-        return PersonAnswered(call_id, "deny", digest, by="error", note=str(error))
+    except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
+        said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
+        return PersonAnswered(call_id, "deny", digest, by="error", note=f"nobody could be asked: {said}")
     return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
 
 
@@ -48,4 +49,5 @@ async def _request(prepared: Prepared, context: Context) -> ApprovalRequest:
         offers=decision.offers,
         digest=prepared.evaluation.digest,
         identity=context.identity,
+        values=values,
     )

@@ -202,7 +202,7 @@ class Driver:
                 self.log.take(self._exchange.notices)
         except ProviderError as error:
             return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
-        commands = self._feed(answer)
+        commands = self._feed(self.machine.named(answer))
         most = self.machine.limits.max_tokens
         spent = self.machine.usage.input + self.machine.usage.output
         if most is not None and spent > most and self.machine.active:

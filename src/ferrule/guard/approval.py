@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError
@@ -21,6 +21,8 @@ Choice = Literal["once", "session", "remember", "deny"]
 class ApprovalRequest:
     """One question. The answer counts only for arguments with this `digest`.
 
+    `values` are the arguments as they would run, checked and after hooks; `call` holds what the model sent.
+
     `preview` is the whole of what would happen (a unified diff, a command line) or empty; a face that
     shortens it says so. `offers` hold, per choice, the grant that would keep this call from asking again.
     """
@@ -34,6 +36,7 @@ class ApprovalRequest:
     offers: tuple[Offer, ...]
     digest: str
     identity: Identity
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,4 +21,8 @@ class RuledNames(Names):
 
     def check(self, name: str, *, write: bool) -> str | None:
         # The base class by name: `super()` does not work in a dataclass with slots.
-        return Names.check(self, name, write=write) or self.refuses(name, write) or None
+        return Names.check(self, name, write=write) or self._ruled(name, write)
+
+    def _ruled(self, name: str, write: bool) -> str | None:
+        reason = self.refuses(name, write)
+        return f"is {reason}" if reason.startswith("denied") else reason or None

@@ -49,7 +49,7 @@ class OpenCall:
             return False
         try:
             return isinstance(json.loads("".join(self.pieces)), dict)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
 
 

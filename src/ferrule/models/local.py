@@ -12,8 +12,9 @@ import asyncio
 import os
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ferrule.core.errors import ProviderError
 
@@ -22,11 +23,11 @@ from .openai_chat import OpenAIChat
 from .vectors import VectorStore
 from .wire import Capabilities, Exchange, ModelOptions, ToolSpec
 
-if TYPE_CHECKING:
-    from xllamacpp import Server
-
 ERRORS_ONLY = 1
 """llama.cpp's verbosity: errors reach standard error, its information and warnings do not."""
+
+Server = Any
+"""An `xllamacpp.Server`: a compiled module without types."""
 
 _SERVERS: dict[tuple[str, int, int, bool], Server] = {}
 _LOCK = threading.Lock()
@@ -43,7 +44,12 @@ class Local:
     """How the `constrained` way treats it: see `ways.small`."""
 
     def __init__(
-        self, name: str = "smollm2", *, path: Path | str | None = None, n_ctx: int = 4096, threads: int | None = None
+        self,
+        name: str = "smollm2",
+        *,
+        path: Path | str | None = None,
+        n_ctx: int = 4096,
+        threads: int | None = None,
     ) -> None:
         self._name = name
         self._path = Path(path) if path is not None else None
@@ -67,7 +73,11 @@ class Local:
         if self._capabilities is None:
             asked = await (await self._server_wire()).capabilities()
             self._capabilities = Capabilities(
-                tools=False, structured=True, context=asked.context or self._n_ctx, thinking=False, source="llama.cpp /props"
+                tools=False,
+                structured=True,
+                context=asked.context or self._n_ctx,
+                thinking=False,
+                source="llama.cpp /props",
             )
         return self._capabilities
 
@@ -95,7 +105,10 @@ class Local:
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             answer = await asyncio.to_thread(self._call, "handle_embeddings", {"input": missing}, True)
-            made = {text: cast("list[float]", row["embedding"]) for text, row in zip(missing, answer["data"], strict=True)}
+            made = {
+                text: cast("list[float]", row["embedding"])
+                for text, row in zip(missing, answer["data"], strict=True)
+            }
             known.update(made)
             if keep:
                 self._vectors.put(made)
@@ -170,7 +183,7 @@ def start(path: Path, n_ctx: int, threads: int, *, embedding: bool) -> Server:
 
 def _start(path: Path, n_ctx: int, threads: int, embedding: bool) -> Server:
     try:
-        import xllamacpp
+        xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
         raise ProviderError(
             "the local model needs llama.cpp, which is not installed",
@@ -192,4 +205,3 @@ def _start(path: Path, n_ctx: int, threads: int, embedding: bool) -> Server:
         return xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ProviderError(f"{path} cannot be loaded: {error}", code="model_damaged") from error
-

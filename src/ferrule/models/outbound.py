@@ -87,7 +87,7 @@ def arguments_object(arguments: str) -> str:
     """
     try:
         value = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return arguments if isinstance(value, dict) else compact({"invalid_arguments": arguments})
 

@@ -39,7 +39,9 @@ class VectorStore:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
-                database.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
+                database.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID"
+                )
                 database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
             database.close()
         except (OSError, sqlite3.Error):
@@ -51,7 +53,9 @@ class VectorStore:
             database = self._open()
             try:
                 # The text of the statement is question marks only.
-                rows = database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", keys).fetchall()
+                rows = database.execute(
+                    f"SELECT key, vector FROM vectors WHERE key IN ({marks})", keys
+                ).fetchall()
             finally:
                 database.close()
         except sqlite3.Error:

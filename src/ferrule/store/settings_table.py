@@ -61,7 +61,7 @@ class Setting:
 SETTINGS: tuple[Setting, ...] = (
     Setting(key="model", kind="text", default="local:smollm2", flag="--model",
             short="The model, as `provider:model`.",
-            long="`local:smollm2` is built in and needs no key; `ollama:llama3.2`, `openai:…`, `anthropic:…`, `any:…`."),
+            long="`local:smollm2` is built in and needs no key; `ollama:llama3.2` and `openai:…` name others."),
     Setting(key="mode", kind="choice", default="default", choices=MODES, refused=("auto", "bypassPermissions"),
             flag="--mode", short="How much is asked of the person.",
             long="Deny rules and explicit ask rules hold in every mode. A repository cannot choose `auto` or"
@@ -74,7 +74,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(key="limits.max_calls_per_round", kind="integer", default=15, low=1, project="lower",
             short="Tool calls in one answer; what exceeds it is refused, not run."),
     Setting(key="limits.max_output_bytes", kind="integer", default=OUTPUT_CAP, low=256, high=OUTPUT_CAP, project="lower",
-            short="Bytes of one result that the model sees.", long=f"At most {OUTPUT_CAP}; the rest stays readable."),
+            short="Bytes of one result that the model sees.", long=f"At most {OUTPUT_CAP}; what is cut is said."),
     Setting(key="limits.max_seconds", kind="seconds", low=0, project="lower", flag="--max-seconds",
             short="Time of a run; none by default."),
     Setting(key="limits.max_tokens", kind="integer", low=1, project="lower", flag="--max-tokens",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls_in_flight import with_new_ids
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
@@ -110,6 +111,7 @@ class _Open:
     call: Call
     started: bool = False
     decision: str = ""
+    denied: Result | None = None
 
 
 class Story:
@@ -117,6 +119,7 @@ class Story:
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
+        self._ids: set[str] = set()
         self._model = self._workspace = ""
         self._runs = self._answers = self._calls = self._began = 0
 
@@ -129,9 +132,12 @@ class Story:
             case RunStarted() as event:
                 return [*self.rest(), self._begin(record, event)]
             case ModelAnswered() as event:
+                told = [self._close(name, left.denied) for name, left in [*self._open.items()] if left.denied]
                 self._answers += 1
-                self._open.update((call.id, _Open(call)) for call in event.calls)
-                return [Said(event.text, self._model)] if event.text else []
+                # The names that the machine gave to calls without one, or with one that was taken.
+                calls = with_new_ids(event.calls, self._ids, self._answers)
+                self._open.update((call.id, _Open(call)) for call in calls)
+                return [*told, *([Said(event.text, self._model)] if event.text else [])]
             case RunFinished() as event:
                 seconds = (record.time - self._began) / 1000
                 left = self.rest()
@@ -142,8 +148,7 @@ class Story:
 
     def rest(self) -> list[Step]:
         """Steps for the calls that have no answer (yet)."""
-        left = [self._close(name, None) for name in list(self._open)]
-        return [step for step in left if step is not None]
+        return [self._close(name, left.denied) for name, left in [*self._open.items()]]
 
     def _begin(self, record: Record, event: RunStarted) -> Step:
         self._runs += 1
@@ -154,12 +159,17 @@ class Story:
     def _on_call(self, event: Event) -> list[Step]:
         match event:
             case DirectCall():
+                self._ids.add(event.call.id)
                 self._open[event.call.id] = _Open(event.call, decision=f"by {event.by}")
             case CallEvaluated():
                 return self._on_evaluated(event)
             case PersonAnswered():
                 if found := self._open.get(event.call_id):
                     found.decision = f"{event.by or 'a person'}: {event.choice}"
+                    if event.choice == "deny":
+                        # Nothing else may be said of this call: its answer is what the person said.
+                        why = f"not run: {event.note or 'denied by a person'}"
+                        found.denied = Result.error(found.call, ErrorType.PERMISSION_DENIED, why)
             case CallStarted():
                 if found := self._open.get(event.call_id):
                     found.started = True
@@ -177,10 +187,9 @@ class Story:
 
     def _settled(self, result: Result) -> list[Step]:
         self._open.setdefault(result.call_id, _Open(Call(result.call_id, result.tool, "")))
-        step = self._close(result.call_id, result)
-        return [step] if step is not None else []
+        return [self._close(result.call_id, result)]
 
-    def _close(self, call_id: str, result: Result | None) -> Step | None:
+    def _close(self, call_id: str, result: Result | None) -> Step:
         found = self._open.pop(call_id)
         self._calls += 1
         return Used(found.call, result, found.started, found.decision)

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from ferrule.core.errors import ToolDefinitionError
 
-from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
+from .definition import Arguments, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
 from .names import check_name
 from .parameters import Parameter, PlainArguments, read
@@ -44,7 +44,6 @@ def tool(
     polls: bool = False,
     parallel: bool = True,
     preview: Preview | None = None,
-    loading: Loading | str = Loading.ALWAYS,
     scopes: Collection[str] = (),
     cost: str = "",
     latency: str = "",
@@ -87,7 +86,6 @@ def make(
     timeout: float | None = None,
     max_attempts: int | None = None,
     reliability: Reliability | None = None,
-    loading: Loading | str = Loading.ALWAYS,
     scopes: Collection[str] = (),
     examples: Sequence[Mapping[str, Any]] = (),
     **fields: Any,
@@ -101,7 +99,6 @@ def make(
         effect = SideEffect(side_effect)
         level = Risk(risk) if risk is not None else _DEFAULT_RISK[effect]
         shell = reliability or Reliability(timeout=timeout, max_attempts=max_attempts)
-        when = Loading(loading)
     except ValueError as error:
         raise ToolDefinitionError(f"tool `{name}`: {error}") from error
     return Tool(
@@ -116,7 +113,6 @@ def make(
         reliability=shell,
         is_async=inspect.iscoroutinefunction(function),
         context_parameter=context,
-        loading=when,
         scopes=frozenset(scopes),
         examples=tuple(examples),
         **fields,

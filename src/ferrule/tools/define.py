@@ -26,7 +26,6 @@ _CONFIG = (
     "polls",
     "parallel",
     "preview",
-    "loading",
     "scopes",
     "cost",
     "latency",

@@ -35,13 +35,6 @@ class Risk(StrEnum):
     CRITICAL = "critical"
 
 
-class Loading(StrEnum):
-    """Whether the model sees the tool from the start or finds it by search."""
-
-    ALWAYS = "always"
-    DEFERRED = "deferred"
-
-
 @dataclass(frozen=True, slots=True)
 class Touch:
     """Marks a parameter as naming something the gate must know of: `path: Annotated[str, READS]`.
@@ -133,7 +126,6 @@ class Tool:
     parallel: bool = True
     preview: Preview | None = None
     namespace: str = ""
-    loading: Loading = Loading.ALWAYS
     scopes: frozenset[str] = frozenset()
     cost: str = ""
     latency: str = ""

@@ -150,7 +150,7 @@ def _unfolded(value: Any, expected: type, where: str, repairs: list[str]) -> Any
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             parsed = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
         if isinstance(parsed, expected):
             repairs.append(f"{where}: JSON text was read as {kind(parsed)}")

@@ -19,6 +19,7 @@ from ferrule.store import paths
 
 from .approve import TerminalApprover
 from .assemble import assemble, call_of, model_of, person
+from .running import stopping
 from .show import Show
 from .slash import COMMANDS, Chat, nearest
 from .told import told
@@ -40,19 +41,23 @@ async def converse(options: dict[str, Any]) -> int:
     assembly.agent.approver = chat.session.driver.approver = approver
     watch(chat, reasoning=bool(options.get("reasoning")))
     _greet(chat)
+    task = asyncio.ensure_future(_talk(chat, lines, resumed=bool(resumed)))
     fine = False
-    try:
-        if resumed:
-            await _go_on(chat)
-        await _talk(chat, lines)
-        fine = True
-    finally:
-        await assembly.close(chat.session, strict=fine)
+    with stopping(task, interrupts=False) as stopped:
+        try:
+            await task
+            fine = True
+        except asyncio.CancelledError:
+            return stopped[-1] if stopped else 130
+        finally:
+            await assembly.close(chat.session, strict=fine)
     assembly.terminal.talk(f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim")
     return 0
 
 
-async def _talk(chat: Chat, lines: PromptSession[str]) -> None:
+async def _talk(chat: Chat, lines: PromptSession[str], *, resumed: bool) -> None:
+    if resumed:
+        await _go_on(chat)
     while True:
         try:
             line = (await lines.prompt_async(FormattedText([("bold", "› ")]))).strip()
@@ -168,6 +173,9 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
     try:
         await task
     except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
         say("! turn stopped", style="yellow")
     except RunCancelled as error:
         say(f"! {error.detail}", style="yellow")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from ferrule.core.calls import ErrorType, Result
@@ -32,27 +33,47 @@ async def one_shot(
 ) -> int:
     """Run `text` in a new session or the one of that id; the exit code.
 
-    `finish`: first finish what the session left open. Ctrl-C settles the run and leaves a session to go on with.
+    `finish`: first finish what the session left open. Ctrl-C and SIGTERM settle the run and leave a session to go
+    on with.
     """
     if session_id and not options.get("model"):
         options["model"] = model_of(session_id)
     assembly = assemble(options)
     session = assembly.open(session_id)
     task = asyncio.ensure_future(_work(session, text, assembly, options, finish))
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, task.cancel)
     assembly.terminal.reader_gone = task.cancel
     fine = False
+    with stopping(task) as stopped:
+        try:
+            code = await task
+            fine = True
+            return code
+        except asyncio.CancelledError:
+            assembly.terminal.say(f"stopped; go on with `ferrule run --resume {session.id} ...`")
+            return stopped[-1] if stopped else 130
+        finally:
+            await assembly.close(session, strict=fine)
+
+
+@contextmanager
+def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[list[int]]:
+    """SIGTERM (and SIGINT) cancel the task; the list gets their exit codes. Raised as an exception into the loop, a signal
+    would cancel every task at once, and the run could not settle."""
+    stopped: list[int] = []
+
+    def stop(number: int) -> None:
+        stopped.append(128 + number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    numbers = [signal.SIGTERM, signal.SIGINT] if interrupts else [signal.SIGTERM]
+    for number in numbers:
+        loop.add_signal_handler(number, stop, number)
     try:
-        code = await task
-        fine = True
-        return code
-    except asyncio.CancelledError:
-        assembly.terminal.say(f"stopped; go on with `ferrule run --resume {session.id} ...`")
-        return 130
+        yield stopped
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        await assembly.close(session, strict=fine)
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 async def _work(

@@ -150,7 +150,7 @@ def arguments_of(call: Call) -> str:
     """Arguments in a line: `path="a.txt" line_start=3`, or the text itself where it is no object."""
     try:
         values: object = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         return " ".join(call.arguments[:_LINE].split())

@@ -100,7 +100,8 @@ class Terminal:
         self._held: list[Callable[[], None]] | None = None
 
     def answer(self, text: str, *, end: str = "\n") -> None:
-        """The result of the command, for a person or the next program in the pipe."""
+        """The result of the command, for a person or the next program in the pipe. A last newline is not doubled."""
+        end = "" if end == "\n" and text.endswith("\n") else end
         shown = visible(text, joiners=True) if sys.stdout.isatty() else text
         self._put(lambda: self._out(shown + end))
 
@@ -127,7 +128,7 @@ class Terminal:
 
     def frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
         """Part of a question: (text, style) pairs, each line and each wrapped piece of it behind the frame's mark."""
-        width = shutil.get_terminal_size().columns - 3
+        width = _columns() - 3
         for text, style in lines:
             for row in rows(visible(text), width):
                 self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n")
@@ -160,6 +161,15 @@ class Terminal:
         if self._console is None:
             self._console = Console(stderr=True, force_terminal=True, legacy_windows=False)
         self._console.print(Text.assemble(*parts), end=end, highlight=False, soft_wrap=True)
+
+
+def _columns() -> int:
+    """Columns of the terminal that talk goes to. Asked of it first: a `COLUMNS` left over from elsewhere would let it
+    break lines where we do not."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().columns
 
 
 def drop_output() -> None:

@@ -7,7 +7,7 @@
     fit       whether the request holds what the tool needs, and whether the tool has a place for what it holds
 
 What a request is about must not hang on the names in it, so paths and quoted text are masked before it is
-embedded. The four weights were set on evals/tasks.yaml, for all tools alike.
+embedded. The weights were set on evals/tasks.yaml, for all tools alike.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SMALL_TALK = (
 )
 """What no tool is for: answered in words."""
 
-WORDS, MISSING, UNPLACED, RIDGE, GAIN = 0.04, 0.2, 0.12, 1.0, 1.5
+WORDS, MISSING, UNPLACED, LOOSE, RIDGE, GAIN = 0.06, 0.2, 0.2, 0.05, 1.5, 1.5
 _FILE_LIKE = re.compile(r"\.\w+$")
 
 
@@ -124,7 +124,9 @@ class Chooser:
         descriptions, examples = rest[: len(self.offers)], rest[len(self.offers) :]
         self._middle = mean(everyday)
         between = mean(descriptions) if len(descriptions) > 1 else self._middle
-        rows = [unit(_minus(v, between)) for v in descriptions] + [unit(_minus(v, self._middle)) for v in examples]
+        rows = [unit(_minus(v, between)) for v in descriptions] + [
+            unit(_minus(v, self._middle)) for v in examples
+        ]
         classes = list(range(len(self.offers)))
         classes += [i for i, o in enumerate(self.offers) for _ in o.requests]
         rows += [unit(_minus(v, self._middle)) for v in talk]
@@ -139,9 +141,9 @@ class Chooser:
         for offer, weights in zip((*self.offers, None), self._weights, strict=True):
             value = GAIN * sum(map(mul, point, weights))
             if offer is not None:
-                missing, unplaced = misfit(request, offer.slots)
+                missing, unplaced, loose = misfit(request, offer)
                 value += WORDS * self._lexicon.score(words, offer.name)
-                value -= MISSING * missing + UNPLACED * unplaced
+                value -= MISSING * missing + UNPLACED * unplaced + LOOSE * loose
             scored.append((value, offer))
         return sorted(scored, key=lambda pair: -pair[0])
 
@@ -152,21 +154,41 @@ def _words(offer: Offer) -> list[str]:
     return content(offer.name) * 2 + content(offer.description) + examples
 
 
-def misfit(request: Request, slots: Sequence[Slot]) -> tuple[int, int]:
-    """(required slots that the request has nothing for, pieces of the request that the tool has no slot for)."""
+def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
+    """What does not fit: required slots without a piece, pieces without a slot, words without a place.
+
+    Words that the tool uses of itself need no place; neither does the verb that the request begins with.
+    """
+    own = own_words(offer)
+    numeric = [s for s in offer.slots if s.kind in ("integer", "number")]
+    texts = [s for s in offer.slots if s.kind in ("string", "array", "object")]
+    free = [s for s in texts if s.role != "path"]
     numbers = len(request.single("number"))
     marked = len(request.single("path", "quoted", "url"))
-    numeric = [s for s in slots if s.kind in ("integer", "number")]
-    texts = [s for s in slots if s.kind in ("string", "array", "object")]
-    open_words = [a for a in request.atoms if a.kind == "word" and content(a.text)]
-    missing = max(0, sum(s.required for s in numeric) - numbers)
-    missing += max(0, sum(s.required for s in texts) - marked - len(open_words))
-    if texts and numbers > len(numeric):
-        numbers = len(numeric)  # a number may be part of a text
-    return missing, max(0, numbers - len(numeric)) + max(0, marked - len(texts))
+    loose = sum(
+        atom.kind == "word" and index > 0 and bool(rest := content(atom.text)) and not own.issuperset(rest)
+        for index, atom in enumerate(request.atoms)
+    )
+    needed = sum(s.required for s in texts)
+    missing = max(0, sum(s.required for s in numeric) - numbers) + max(0, needed - marked - loose)
+    unplaced = max(0, marked - len(texts))
+    if not free:
+        unplaced += max(0, numbers - len(numeric))
+        loose = max(0, loose - max(0, len(texts) - marked))
+    return missing, unplaced, 0 if free else loose
 
 
-def ridge(rows: Sequence[Sequence[float]], classes: Sequence[int], count: int, penalty: float) -> list[list[float]]:
+def own_words(offer: Offer) -> frozenset[str]:
+    """The words a tool uses of itself and its parameters."""
+    found = set(content(offer.name)) | set(content(offer.description))
+    for slot in offer.slots:
+        found |= slot.words | {word for choice in slot.choices for word in content(str(choice))}
+    return frozenset(found)
+
+
+def ridge(
+    rows: Sequence[Sequence[float]], classes: Sequence[int], count: int, penalty: float
+) -> list[list[float]]:
     """One weight vector a class: ridge regression onto class membership, in its dual form.
 
     Few rows and many columns, so the system solved is rows by rows: (R R' + penalty I) A = Y, weights R' A.

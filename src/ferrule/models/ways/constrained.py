@@ -43,7 +43,8 @@ def open_constrained(wire: Wire, system: str, tools: Sequence[ToolSpec], options
 def constrained_prompt(specs: Sequence[ToolSpec]) -> str:
     """The tools and the form of a reply, for the system text. Byte-stable for the same specs."""
     listed = "\n\n".join(
-        f"## {spec.wire_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}" for spec in specs
+        f"## {spec.wire_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
+        for spec in specs
     )
     return (
         f"# Tools\n\n{listed}\n\n# Replying\n\nReply with one JSON object. To use tools:\n"
@@ -73,7 +74,12 @@ def _call_schema(spec: ToolSpec, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exactly(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _moved(part: Any, tool: str) -> Any:
@@ -144,7 +150,9 @@ class ConstrainedExchange:
     async def _again(self, first: ModelAnswered, reply: Reply) -> tuple[ModelAnswered, Reply]:
         """One more try, with what was wrong. Both messages stay: the prefix may only grow."""
         self._sent.append(AssistantMessage(first.text or "(nothing)"))
-        self._sent.append(UserMessage(f"That reply does not fit: {reply.problem}. Reply again, as one JSON object."))
+        self._sent.append(
+            UserMessage(f"That reply does not fit: {reply.problem}. Reply again, as one JSON object.")
+        )
         second = await self._inner.ask(self._sent, tools=False, schema=self._schema)
         return replace(second, usage=first.usage + second.usage), self._read(second.text)
 
@@ -158,21 +166,30 @@ class ConstrainedExchange:
         if sink is not None and reply.answer:
             sink.text(reply.answer)
         return replace(
-            answer, text=reply.answer, calls=reply.calls, stop="calls" if reply.calls else "end", way="constrained", raw=None
+            answer,
+            text=reply.answer,
+            calls=reply.calls,
+            stop="calls" if reply.calls else "end",
+            way="constrained",
+            raw=None,
         )
 
     def _read(self, text: str) -> Reply:
         """A reply from its JSON. A call with arguments that do not fit is kept as well: the dispatcher says why."""
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return Reply(problem=f"not JSON ({error})")
         problem = self._problem(value)
         inner: Any = cast("dict[str, Any]", value).get("reply") if isinstance(value, dict) else None
         if not isinstance(inner, dict):
             return Reply(problem=problem or "no `reply`")
         said = cast("dict[str, Any]", inner)
-        made = [_call(c) for c in cast("list[Any]", said.get("calls") or [])] if isinstance(said.get("calls"), list) else []
+        made = (
+            [_call(c) for c in cast("list[Any]", said.get("calls") or [])]
+            if isinstance(said.get("calls"), list)
+            else []
+        )
         calls = self._names.inward([c for c in made if c is not None])
         return Reply(str(said.get("answer") or ""), calls, problem)
 
@@ -197,5 +214,5 @@ def _call(value: Any) -> Call | None:
 def _object(arguments: str) -> Any:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

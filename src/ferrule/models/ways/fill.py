@@ -85,7 +85,14 @@ def described(name: str, description: str, slots: Sequence[Slot]) -> str:
 class Filling:
     """One call's arguments in the making."""
 
-    def __init__(self, powers: Powers, name: str, description: str, schema: Any, examples: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        powers: Powers,
+        name: str,
+        description: str,
+        schema: Any,
+        examples: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._powers = powers
         self._name, self._description = name, description
         self._slots = read_slots(schema)
@@ -115,7 +122,12 @@ class Filling:
                 await self._settle(slot, values(slot, request, others), request, given, others)
 
     async def _settle(
-        self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any], others: Sequence[Slot]
+        self,
+        slot: Slot,
+        offered: list[Value],
+        request: Request,
+        given: dict[str, Any],
+        others: Sequence[Slot],
     ) -> None:
         chosen = _sure(slot, offered, request, others) or await self._ask(slot, offered, request, given)
         request.take(chosen.span)
@@ -131,7 +143,7 @@ class Filling:
             return written[text]
         try:
             return Value(json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             return offered[0] if offered else Value("")
 
     def _prompt(self, slot: Slot, request: Request, given: dict[str, Any]) -> str:
@@ -202,4 +214,6 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
 
 
 def _literal(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
+    return (
+        '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
+    )

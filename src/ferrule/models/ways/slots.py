@@ -18,13 +18,71 @@ from .words import content, first_sentence, stem, stems
 
 _PATHS = frozenset(stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"])
 _TEXTS = frozenset(
-    stem(w) for w in ["text", "content", "message", "body", "string", "line", "lines", "note", "comment", "title", "code", "command", "query", "sentence"]
+    stem(w)
+    for w in [
+        "text",
+        "content",
+        "message",
+        "body",
+        "string",
+        "line",
+        "lines",
+        "note",
+        "comment",
+        "title",
+        "code",
+        "command",
+        "query",
+        "sentence",
+    ]
 )
 _HEAD_ENDS = re.compile(r"\b(?:of|to|in|for|with|at|that|which|whose|where|from|such|when)\b|[,.:;(]")
 _EXAMPLES = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]{2,}\b|(?<=['`\"])\w+(?=['`\"])")
 _PLACES = frozenset(["in", "under", "below", "inside", "within", "from", "into"])
-_JOINTS = frozenset(["and", "or", "then", "with", "from", "by", "for", "in", "on", "at", "to", "into", "of", "using", "via", "as", "where", "that", "which", "who", "while", "if"])
-_SWITCHES = frozenset(stem(w) for w in ["include", "show", "use", "is", "with", "has", "want", "get", "allow", "enable", "do", "add", "return"])
+_JOINTS = frozenset(
+    [
+        "and",
+        "or",
+        "then",
+        "with",
+        "from",
+        "by",
+        "for",
+        "in",
+        "on",
+        "at",
+        "to",
+        "into",
+        "of",
+        "using",
+        "via",
+        "as",
+        "where",
+        "that",
+        "which",
+        "who",
+        "while",
+        "if",
+    ]
+)
+_SWITCHES = frozenset(
+    stem(w)
+    for w in [
+        "include",
+        "show",
+        "use",
+        "is",
+        "with",
+        "has",
+        "want",
+        "get",
+        "allow",
+        "enable",
+        "do",
+        "add",
+        "return",
+    ]
+)
 _NEGATIONS = frozenset(["no", "not", "without", "don't", "never", "except"])
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
@@ -91,7 +149,14 @@ def _kind(part: Mapping[str, Any]) -> str:
         named = [str(k) for k in cast(list[object], kind) if k != "null"]
         kind = named[0] if named else "string"
     # Spellings of other dialects, as met in catalogs that were not made for JSON Schema.
-    known = {"float": "number", "double": "number", "dict": "object", "tuple": "array", "list": "array", "any": "string"}
+    known = {
+        "float": "number",
+        "double": "number",
+        "dict": "object",
+        "tuple": "array",
+        "list": "array",
+        "any": "string",
+    }
     return known.get(str(kind), str(kind))
 
 
@@ -196,9 +261,13 @@ def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     if quoted := request.single("quoted"):
         return quoted
     free = request.free()
-    if any(o.role == "path" for o in others) and len(request.single("path")) <= sum(o.role == "path" for o in others):
+    if any(o.role == "path" for o in others) and len(request.single("path")) <= sum(
+        o.role == "path" for o in others
+    ):
         free = [s for s in free if s.kind != "path" and not _holds(request, s, "path")]
-    free = [s for s in free if s.first > 0 or _entity(request.atoms[0]) or s.last == len(request.atoms) - 1] or free
+    free = [
+        s for s in free if s.first > 0 or _entity(request.atoms[0]) or s.last == len(request.atoms) - 1
+    ] or free
     trimmed = [s for s in free if not _edged(slot, request, s)] or free
     if slot.role != "text":
         trimmed = [s for s in trimmed if not _joined(request, s)] or trimmed
@@ -253,7 +322,9 @@ def assign(slots: Sequence[Slot], request: Request) -> dict[str, Value]:
             continue
         cost = 0.4 * sum(a > b for a, b in itertools.combinations(spans, 2))
         for slot, value in zip(slots, chosen, strict=True):
-            cost += 9.0 if value is None or value.span is None else request.near(value.span, own[slot.name], 4)
+            cost += (
+                9.0 if value is None or value.span is None else request.near(value.span, own[slot.name], 4)
+            )
         if cost < best[0]:
             best = (cost, chosen)
     enough = len(pieces) <= len(slots)
@@ -302,7 +373,14 @@ def spoken_of(slot: Slot, request: Request) -> list[Value]:
         return [v for v in _numbers(slot, request) if v.span and request.near(v.span, slot.words, 3) <= 3]
     if slot.kind == "string":
         return [Value(s.text, s) for s in _spoken_strings(slot, request)]
+    if slot.kind == "array" and slot.item and slot.item.kind == "string":
+        found = request.single("path", "quoted", "url")
+        return [Value([s.text for s in found], _around(found))] if found else []
     return []
+
+
+def _around(pieces: Sequence[Span]) -> Span:
+    return Span("", pieces[0].first, pieces[-1].last, "run")
 
 
 def _told(slot: Slot, request: Request) -> bool:
@@ -336,4 +414,6 @@ def _placed(slot: Slot, request: Request, span: Span) -> bool:
     if " " in span.text or stem(span.text) in slot.words | _PATHS:
         return False
     beside = stem(request.after(span)) in _PATHS
-    return beside or (request.before(span) in _PLACES and (span.last == len(request.atoms) - 1 or not request.after(span)))
+    return beside or (
+        request.before(span) in _PLACES and (span.last == len(request.atoms) - 1 or not request.after(span))
+    )

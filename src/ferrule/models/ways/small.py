@@ -74,9 +74,9 @@ class SmallExchange:
     ) -> ModelAnswered:
         """See `Exchange.ask`."""
         last = history[-1] if history else UserMessage("")
-        if tools and schema is None and isinstance(last, UserMessage) and self._specs:
-            if call := await self._call(last.text, sink):
-                return ModelAnswered("", (call,), stop="calls", way="constrained")
+        asked_for = tools and schema is None and isinstance(last, UserMessage) and self._specs
+        if asked_for and (call := await self._call(last.text, sink)):
+            return ModelAnswered("", (call,), stop="calls", way="constrained")
         if schema is None and isinstance(last, ToolMessage):
             return await self._report(history, sink)
         return await self._words(history, schema, sink)

@@ -28,19 +28,159 @@ _OPEN, _CLOSE = "([{<\"'“‘", ",;:!?)]}>\"'”’"
 _LIST = re.compile(r"[,;](?!\d{3}(?!\d))|(?<!\d)[,;]|[()\[\]{}]+")
 _INITIALS = re.compile(r"(?:[A-Za-z]\.){2,}")
 _NUMBER = re.compile(r"[-+]?[$€£]?(\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(\.\d+)?(?:[eE]([-+]?\d+))?")
-_FILE = re.compile(r"[\w.+@-]*\.[A-Za-z]\w{0,9}|\.[A-Za-z][\w.-]*|[~\w.@*+-]*(?:/[\w.@*+-]*)+|[\w-]*\*[\w.*-]*")
+_FILE = re.compile(
+    r"[\w.+@-]*\.[A-Za-z]\w{0,9}|\.[A-Za-z][\w.-]*|[~\w.@*+-]*(?:/[\w.@*+-]*)+|[\w-]*\*[\w.*-]*"
+)
 _URL = re.compile(r"[A-Za-z][A-Za-z+.-]*://\S+|[\w.+-]+@[\w-]+\.[\w.]+")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-Z\"'`])|\n")
 
 FUNCTION_WORDS = frozenset(
-    ["a", "an", "the", "this", "that", "these", "those", "some", "any", "all", "every", "each", "no", "of", "in", "on", "at", "to", "into", "onto", "from", "by", "for", "with", "without", "about", "as", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "done", "can", "could", "would", "will", "shall", "should", "may", "might", "must", "have", "has", "had", "having", "and", "or", "but", "nor", "so", "if", "then", "than", "when", "while", "where", "which", "who", "whom", "whose", "what", "why", "how", "i", "you", "he", "she", "it", "we", "they", "me", "him", "her", "us", "them", "my", "your", "his", "its", "our", "their", "mine", "yours", "please", "just", "also", "only", "very", "too", "there", "here", "up", "out", "off", "over", "under", "between", "among", "during", "after", "before", "until", "using", "use", "via", "per", "let", "want", "need", "like", "get", "got", "not", "named", "called", "given"]
+    [
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "these",
+        "those",
+        "some",
+        "any",
+        "all",
+        "every",
+        "each",
+        "no",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "into",
+        "onto",
+        "from",
+        "by",
+        "for",
+        "with",
+        "without",
+        "about",
+        "as",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "being",
+        "am",
+        "do",
+        "does",
+        "did",
+        "done",
+        "can",
+        "could",
+        "would",
+        "will",
+        "shall",
+        "should",
+        "may",
+        "might",
+        "must",
+        "have",
+        "has",
+        "had",
+        "having",
+        "and",
+        "or",
+        "but",
+        "nor",
+        "so",
+        "if",
+        "then",
+        "than",
+        "when",
+        "while",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "what",
+        "why",
+        "how",
+        "i",
+        "you",
+        "he",
+        "she",
+        "it",
+        "we",
+        "they",
+        "me",
+        "him",
+        "her",
+        "us",
+        "them",
+        "my",
+        "your",
+        "his",
+        "its",
+        "our",
+        "their",
+        "mine",
+        "yours",
+        "please",
+        "just",
+        "also",
+        "only",
+        "very",
+        "too",
+        "there",
+        "here",
+        "up",
+        "out",
+        "off",
+        "over",
+        "under",
+        "between",
+        "among",
+        "during",
+        "after",
+        "before",
+        "until",
+        "using",
+        "use",
+        "via",
+        "per",
+        "let",
+        "want",
+        "need",
+        "like",
+        "get",
+        "got",
+        "not",
+        "named",
+        "called",
+        "given",
+    ]
 )
 """English words that carry no content; a copied value neither begins nor ends with one (in lower case)."""
 
 NUMBER_WORDS = {
     word: value
     for value, word in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+        ]
     )
 } | {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100, "thousand": 1000, "dozen": 12}
 
@@ -159,7 +299,8 @@ def spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
 
 
 def _empty(atom: Atom) -> bool:
-    return atom.kind == "word" and (atom.text in FUNCTION_WORDS or not re.search(r"\w", atom.text))
+    text = atom.text.lower() if atom.start == 0 else atom.text
+    return atom.kind == "word" and (text in FUNCTION_WORDS or not re.search(r"\w", text))
 
 
 def _span(request: str, pieces: Sequence[Atom], first: int, last: int) -> Span:

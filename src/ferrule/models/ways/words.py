@@ -17,7 +17,15 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 def stem(word: str) -> str:
     """A word without its commonest endings: `searching`, `searches`, `searched` are one."""
     word = word.lower()
-    for ending, least in (("ations", 5), ("ation", 5), ("ing", 4), ("ies", 4), ("ed", 4), ("es", 4), ("s", 3)):
+    for ending, least in (
+        ("ations", 5),
+        ("ation", 5),
+        ("ing", 4),
+        ("ies", 4),
+        ("ed", 4),
+        ("es", 4),
+        ("s", 3),
+    ):
         if word.endswith(ending) and len(word) - len(ending) >= least - 1 and not word.endswith("ss"):
             word = word[: -len(ending)]
             if ending == "ies":
@@ -55,6 +63,8 @@ class Lexicon:
         norm = 1.5 * (0.25 + 0.75 * self._lengths[name] / self._mean)
         for word in set(query):
             if count := counts.get(word, 0):
-                rare = math.log(1 + (len(self._counts) - self._spread[word] + 0.5) / (self._spread[word] + 0.5))
+                rare = math.log(
+                    1 + (len(self._counts) - self._spread[word] + 0.5) / (self._spread[word] + 0.5)
+                )
                 total += rare * count * 2.5 / (count + norm)
         return total
