@@ -14,13 +14,12 @@ import sys
 from typing import Any
 
 from ferrule.engine import driver as driving
-from ferrule.store import journal as journals
 from ferrule.store.journal import SqliteJournal
 
-where, at = sys.argv[1], int(sys.argv[2])
-writes = effects = 0
-original = SqliteJournal.append
-original_spell = SqliteJournal._spell
+WHERE, AT = sys.argv[1], int(sys.argv[2])
+counted = {"writes": 0, "effects": 0}
+append_of_journal = SqliteJournal.append
+spell_of_journal = SqliteJournal._spell
 
 
 def die() -> None:
@@ -28,29 +27,27 @@ def die() -> None:
 
 
 def append(self: SqliteJournal, *args: Any, **kwargs: Any) -> Any:
-    global writes
-    writes += 1
-    if where == "before" and writes == at:
+    counted["writes"] += 1
+    if WHERE == "before" and counted["writes"] == AT:
         die()
-    done = original(self, *args, **kwargs)
-    if where == "after" and writes == at:
+    done = append_of_journal(self, *args, **kwargs)
+    if WHERE == "after" and counted["writes"] == AT:
         die()
     return done
 
 
 def spell(self: SqliteJournal, *args: Any, **kwargs: Any) -> Any:
     # Called between the rows of a transaction.
-    if where == "inside" and writes == at:
+    if WHERE == "inside" and counted["writes"] == AT:
         die()
-    return original_spell(self, *args, **kwargs)
+    return spell_of_journal(self, *args, **kwargs)
 
 
 class Dispatcher(driving.Dispatcher):
     async def execute(self, prepared: Any, context: Any) -> Any:
-        global effects
         outcome = await super().execute(prepared, context)
-        effects += 1
-        if where == "effect" and effects == at:
+        counted["effects"] += 1
+        if WHERE == "effect" and counted["effects"] == AT:
             die()
         return outcome
 
@@ -66,5 +63,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    assert journals
     sys.exit(main())

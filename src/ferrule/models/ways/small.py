@@ -144,11 +144,15 @@ def _shown(spec: ToolSpec) -> list[tuple[str, str]]:
 
 def _repaired(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments without optional ones that the schema refuses. A required one that is wrong stays:
-    the dispatcher's answer says what is the matter with it."""
+    the dispatcher's answer says what is the matter with it, as it does where the schema itself is broken."""
     import jsonschema_rs
 
+    try:
+        validator = jsonschema_rs.validator_for(dict(schema))
+    except (ValueError, jsonschema_rs.ValidationError):
+        return arguments
     required = cast("Sequence[str]", schema.get("required") or ())
-    for error in list(jsonschema_rs.validator_for(dict(schema)).iter_errors(arguments)):
+    for error in list(validator.iter_errors(arguments)):
         name = error.instance_path[0] if error.instance_path else None
         if isinstance(name, str) and name not in required:
             arguments.pop(name, None)
