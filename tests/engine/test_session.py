@@ -504,3 +504,84 @@ async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() ->
     ).run("go")
     assert [r.success for r in result.results] == [True, True]
     assert len(approver.requests) == 1
+
+
+@pytest.mark.proves("rules.command-rule-suffices")
+async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
+    from ferrule.toolkits import shell
+
+    (tmp_path / "a.txt").write_text("one\n")
+    session = agent([], shell.TOOLS, workspace=tmp_path, allow=["Bash(cat:*)"]).session()
+    assert "one" in (await session.call("run_command", command=["cat", "a.txt"])).text()
+    assert (
+        await session.call("run_command", command=["cat", "/etc/hostname"])
+    ).error_type is ErrorType.PERMISSION_DENIED
+    assert (await session.call("run_command", command=["true"])).error_type is ErrorType.PERMISSION_DENIED
+
+
+@pytest.mark.proves("gate.offers-stay-inside")
+async def test_no_offer_reaches_above_the_workspace(tmp_path: Path) -> None:
+    from ferrule.toolkits import browse, files, search
+
+    approver = RecordingApprover(["deny"])
+    kits = [*files.TOOLS, *browse.TOOLS, *search.TOOLS]
+    session = agent([], kits, workspace=tmp_path, approver=approver).session()
+    await session.call("search_files", pattern="x")
+    await session.call("read_file", path="a.txt")
+    await session.call("file_outline", path=".")
+    rules = [offer.rule for request in approver.requests for offer in request.offers if "(" in offer.rule]
+    assert rules and all(
+        rule.split("(", 1)[1].startswith(f"/{tmp_path}/") or f"/{tmp_path})" in rule for rule in rules
+    )
+
+
+@pytest.mark.proves("session.cancelled-question")
+async def test_a_direct_call_cancelled_at_its_question_does_not_hold_up_the_next() -> None:
+    asked = asyncio.Event()
+
+    class Never:
+        async def ask(self, request: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+    @tool(side_effect="external")
+    def send(n: int) -> str:
+        """Send."""
+        return "sent"
+
+    session = agent([], [send], approver=Never()).session()
+    task = asyncio.create_task(session.call("send", n=1))
+    await asyncio.wait_for(asked.wait(), 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    session.driver.approver = RecordingApprover(["once"])
+    assert (await asyncio.wait_for(session.call("send", n=2), 5)).success
+
+
+async def test_an_approver_that_breaks_has_not_said_yes() -> None:
+    class Broken:
+        async def ask(self, request: Any) -> Any:
+            raise RuntimeError("the window was closed")
+
+    @tool(side_effect="external")
+    def send() -> str:
+        """Send."""
+        raise AssertionError("must not run")
+
+    result = await agent([calls(("send", {})), says("ok")], [send], approver=Broken()).run("go")
+    assert "the window was closed" in (result.results[0].error_message or "")
+
+
+@pytest.mark.proves("events.calls-are-named")
+async def test_calls_without_ids_have_one_name_in_journal_stream_and_history() -> None:
+    journal = SqliteJournal(":memory:")
+    ours = agent([calls(("add", {"a": 1, "b": 2})), says("ok")], [add], journal=journal)
+    items = [item async for item in ours.stream("go")]
+    streamed = next(item.calls[0].id for item in items if isinstance(item, ModelAnswered))
+    answered = next(item.result.call_id for item in items if isinstance(item, ToolAnswered))
+    session = journal.sessions()[0].session
+    kept = next(
+        e.calls[0].id for r in journal.records(session) if isinstance(e := r.event, ModelAnswered) and e.calls
+    )
+    assert streamed == answered == kept != ""

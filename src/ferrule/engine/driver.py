@@ -102,11 +102,15 @@ class Driver:
     async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> Result:
         """Run one tool without a model, through the same pipeline, gate and journal."""
         call = Call(f"direct_{uuid4().hex}", tool, compact(arguments))
-        # Another loop may carry this call out: its question can be queued behind one that is being asked.
+        # Another loop may answer it: its question can be queued behind one that is being asked.
         answered = self._direct[call.id] = asyncio.get_running_loop().create_future()
         try:
             await self._drive(self._feed(events.DirectCall(call, by)))
             return await answered
+        except asyncio.CancelledError:
+            # A question that nobody waits for any more must not hold up the next one.
+            await self._settle(events.Cancelled("stopped", call.id))
+            raise
         finally:
             del self._direct[call.id]
 
@@ -256,8 +260,6 @@ class Driver:
             else "stopped while it ran: outcome unknown; check what it did before doing it again"
         )
         return Result.error(call, ErrorType.CANCELLED, what, timestamp=self._clock.now())
-
-    # ---- ends
 
     def _finish(self, command: Finish) -> Finish:
         self._feed(

@@ -256,7 +256,11 @@ class Gate:
     def _covered(self, case: Case, profile: _Profile, extra: tuple[Matcher, ...]) -> Decision | None:
         pool = (*extra, *(self._matcher(rule) for rule in self.grants.rules), *profile.allow)
         used: dict[str, Rule] = {}
+        # Where a command starts is no permission of its own: the rule for the command is. Deny rules still see it.
+        command = any(need.kind == "command" for need in case.needs)
         for need in case.needs:
+            if command and need.kind == "read" and need.analysis is None:
+                continue
             found = next((matcher.rule for matcher in pool if matcher.covers(need, case)), None)
             if found is None:
                 return None
@@ -296,7 +300,7 @@ class Gate:
         """Offer only grants that would have satisfied this gate: each is tried."""
         offers = list(decision.offers)
         working: list[str] = []
-        for text in candidates(case) if not (decision.rule or case.unsure) else ():
+        for text in candidates(case, self.around.root) if not (decision.rule or case.unsure) else ():
             matcher = Matcher(parse_rule(text, layer="session"), self.around.root, self.around.home)
             if self._judge(case, profile, (matcher,), []).verdict == "allow":
                 working.append(text)

@@ -36,7 +36,7 @@ class Offer:
     rule: str
 
 
-def candidates(case: Case) -> list[str]:
+def candidates(case: Case, root: str) -> list[str]:
     """Rules that might satisfy the gate, the narrowest first; low risk offers the tool first."""
     if case.tool.risk == Risk.CRITICAL or ONCE_ONLY.intersection(case.labels):
         return []
@@ -45,9 +45,9 @@ def candidates(case: Case) -> list[str]:
     if "command" in kinds:
         found += _commands(case)
     elif "write" in kinds:
-        found += _paths(case, "Edit", "write")
+        found += _paths(case, "Edit", "write", root)
     elif "read" in kinds:
-        found += _paths(case, "Read", "read")
+        found += _paths(case, "Read", "read", root)
     elif "url" in kinds:
         found += [
             f"WebFetch(domain:{need.value})" for need in case.needs if need.kind == "url" and need.value
@@ -92,12 +92,14 @@ def _prefix(part: Part) -> str:
     return f"{program} run {words[2]}" if named else ""
 
 
-def _paths(case: Case, family: str, kind: str) -> Iterator[str]:
+def _paths(case: Case, family: str, kind: str, root: str) -> Iterator[str]:
+    """Each path itself, then its folder; nothing above the workspace is ever offered."""
     paths = [need.value for need in case.needs if need.kind == kind and need.value]
     for path in paths:
         yield f"{family}(/{_escaped(path)})"
     for path in paths:
-        yield f"{family}(/{_escaped(posixpath.dirname(path)).rstrip('/')}/**)"
+        folder = path if path == root else posixpath.dirname(path)
+        yield f"{family}(/{_escaped(folder).rstrip('/')}/**)"
 
 
 def _escaped(path: str) -> str:

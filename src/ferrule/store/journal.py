@@ -336,7 +336,12 @@ class SqliteJournal:
             if self.path is not None:
                 self._leases = make_lock(self.path)
                 self._leases.present()
-            self._db = open_database(self.path, self._durability, self._leases)
+            try:
+                self._db = open_database(self.path, self._durability, self._leases)
+            except BaseException:
+                # Else this process would seem to use a file that it could not open, and nothing could salvage it.
+                self._leases.close()
+                raise
         return self._db
 
     def close(self) -> None:

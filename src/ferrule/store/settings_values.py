@@ -189,13 +189,17 @@ def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
 # ---- environment and flags
 
 
+_NOT_SETTINGS = ("FERRULE_STATE", "FERRULE_CONFIG", "FERRULE_CACHE", "FERRULE_MODELS", "FERRULE_TRACEBACK")
+"""Variables of Ferrule that are no settings: where its folders are, and how defects are shown."""
+
+
 def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]]:
     """`(settings, notices)`. An unknown `FERRULE_…` variable may be another program's: it is only pointed out."""
     by_variable = {setting.variable: setting for setting in SETTINGS if setting.variable}
     entries: Entries = {}
     notices: list[str] = []
     for name, text in sorted(environment.items()):
-        if not name.startswith("FERRULE_") or name in ("FERRULE_STATE", "FERRULE_CONFIG", "FERRULE_CACHE"):
+        if not name.startswith("FERRULE_") or name in _NOT_SETTINGS:
             continue
         if setting := by_variable.get(name):
             entries[setting.key] = from_text(setting, text, name)

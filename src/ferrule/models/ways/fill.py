@@ -138,7 +138,7 @@ class Filling:
         text = await self._powers.complete(
             self._prompt(slot, request, given), grammar=_grammar(slot, list(written)), max_tokens=MOST_TOKENS
         )
-        text = text.strip()
+        text = text.strip() if written else text.strip().rstrip(",}")
         if text in written:
             return written[text]
         try:
@@ -206,10 +206,11 @@ def _marked(value: Value) -> bool:
 def _grammar(slot: Slot, written: Sequence[str]) -> str:
     if written:
         return "root ::= " + " | ".join(_literal(text) for text in written)
+    # What may follow a number ends it: without it the model could only go on with digits.
     if slot.kind == "integer":
-        return 'root ::= "-"? [0-9] [0-9]{0,5}'
+        return 'root ::= "-"? [0-9]{1,6} [,}]'
     if slot.kind == "number":
-        return 'root ::= "-"? [0-9] [0-9]{0,5} ("." [0-9]{1,4})?'
+        return 'root ::= "-"? [0-9]{1,6} ("." [0-9]{1,4})? [,}]'
     return 'root ::= "\\"" [^"\\\\\\x00-\\x1f]{0,60} "\\""'
 
 

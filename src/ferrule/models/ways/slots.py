@@ -298,7 +298,9 @@ def _joined(request: Request, span: Span) -> bool:
         atom = inside[index]
         if "," in gap and not (inside[index - 1].text[:1].isupper() and atom.text[:1].isupper()):
             return True
-        if atom.text in _JOINTS and index + 1 < len(inside):
+        if atom.text in _JOINTS and atom.text != "of":
+            return True
+        if atom.text == "of" and index + 1 < len(inside):
             rest = next((a for a in inside[index + 1 :] if a.text.lower() not in FUNCTION_WORDS), atom)
             if not (inside[index - 1].text[:1].isupper() and rest.text[:1].isupper()):
                 return True
@@ -370,7 +372,8 @@ def spoken_of(slot: Slot, request: Request) -> list[Value]:
     if slot.kind == "boolean":
         return [Value(not slot.default)] if _told(slot, request) else []
     if slot.kind in ("integer", "number"):
-        return [v for v in _numbers(slot, request) if v.span and request.near(v.span, slot.words, 3) <= 3]
+        digits = [v for v in _numbers(slot, request) if v.span and any(map(str.isdigit, v.span.text))]
+        return [v for v in digits if v.span and request.near(v.span, slot.words, 3) <= 3]
     if slot.kind == "string":
         return [Value(s.text, s) for s in _spoken_strings(slot, request)]
     if slot.kind == "array" and slot.item and slot.item.kind == "string":

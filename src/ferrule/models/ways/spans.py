@@ -21,7 +21,7 @@ _PIECE = re.compile(
     r"|“(?P<curly>[^”]*)”"
     r"|‘(?P<single>[^’]*)’"
     r"|(?<![\w'])'(?P<plain>(?:[^']|(?<=\w)'(?=\w))+)'(?!\w)"
-    r"|(?P<word>[^\s\"`“‘]+)",
+    r"|(?P<word>[^\s\"`“‘(\[{][^\s\"`“‘]*)",
     re.DOTALL,
 )
 _OPEN, _CLOSE = "([{<\"'“‘", ",;:!?)]}>\"'”’"
@@ -286,21 +286,25 @@ def spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
     found: list[Span] = []
     seen: set[tuple[int, int]] = set()
     for first in range(len(pieces)):
-        if _empty(pieces[first]):
+        if _empty(request, pieces[first]):
             continue
         for last in range(first, min(first + LONGEST, len(pieces))):
             if last > first and _SENTENCE.search(request, pieces[last - 1].end, pieces[last].start + 1):
                 break
-            if _empty(pieces[last]) or (first, last) in seen:
+            if _empty(request, pieces[last]) or (first, last) in seen:
                 continue
             seen.add((first, last))
             found.append(_span(request, pieces, first, last))
     return found
 
 
-def _empty(atom: Atom) -> bool:
-    text = atom.text.lower() if atom.start == 0 else atom.text
-    return atom.kind == "word" and (text in FUNCTION_WORDS or not re.search(r"\w", text))
+def _empty(request: str, atom: Atom) -> bool:
+    """Whether it carries no content. At the head of a sentence a capital says nothing."""
+    if atom.kind != "word":
+        return False
+    before = request[: atom.start].rstrip()
+    text = atom.text.lower() if not before or before[-1] in ".!?:" else atom.text
+    return text in FUNCTION_WORDS or not re.search(r"\w", text)
 
 
 def _span(request: str, pieces: Sequence[Atom], first: int, last: int) -> Span:
