@@ -29,8 +29,7 @@ ROOT_FILES = {"", "_version", "__main__"}
 
 HEAVY = {
     "pydantic": {"tools.modelled"},
-    "jsonschema_rs": {"tools.define"},
-    "pyreqwest": {"models.transport", "models.outbound", "models.connection", "models.proxies"},
+    "jsonschema_rs": {"tools.define", "models.ways"},
     "jiter": {"models"},
     "yaml": {"store", "extend", "guard", "faces", "models"},
     "platformdirs": {"store.paths"},
