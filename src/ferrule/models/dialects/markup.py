@@ -53,7 +53,10 @@ _FUNCTION = _Grammar(
 _INVOKE = _Grammar(
     re.compile(rf"""<{_P}invoke\s+name=\s*["']?([^"'<>\n]+?)["']?\s*>"""),
     re.compile(rf"</{_P}invoke>"),
-    re.compile(rf"""<{_P}parameter\s+name=\s*["']?([^"'<>\n]+?)["']?((?:\s+[^<>\n]*)?)>"""),
+    # A quoted name ends at its quote: attributes may follow, and a name may hold blanks.
+    re.compile(
+        rf"""<{_P}parameter\s+name=\s*["']?((?<=["'])[^"'<>\n]+(?=["'])|[^"'<>\n]+?)["']?((?:\s+[^<>\n]*)?)>"""
+    ),
     re.compile(rf"</{_P}parameter>"),
     re.compile(rf"\s*(?:<{_P}parameter\s|</{_P}invoke>|\Z)"),
 )
