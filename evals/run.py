@@ -31,7 +31,6 @@ from ferrule.core.messages import UserMessage
 from ferrule.models.registry import resolve
 from ferrule.models.ways.ladder import open_exchange
 from ferrule.models.wire import ModelOptions, ToolSpec, Wire
-from ferrule.toolkits.examples import examples_for
 
 HERE = Path(__file__).parent
 TOOLKITS = ("files", "browse", "search", "shell", "git", "tasks", "clock")
@@ -66,7 +65,7 @@ def specs(*, examples: bool) -> list[ToolSpec]:
             t.name,
             t.description,
             t.schema_json(),
-            (t.examples or examples_for(t.name)) if examples else (),
+            t.examples if examples else (),
         )
         for t in sorted(tools, key=lambda t: t.full_name)
     ]
@@ -132,6 +131,7 @@ async def main() -> int:
     )
     parser.add_argument("--model", default="local:smollm2")
     parser.add_argument("--path", help="the GGUF file, for `local:`")
+    parser.add_argument("--context", type=int, default=8192, help="window in tokens, for `local:`")
     parser.add_argument("--tasks", type=Path, default=HERE / "tasks.yaml")
     parser.add_argument("--modes", default="constrained,text", help="of constrained, text, commands")
     parser.add_argument("--limit", type=int)
@@ -142,7 +142,8 @@ async def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="show what went wrong")
     given = parser.parse_args()
     tasks = yaml.safe_load(given.tasks.read_text())[: given.limit]
-    wire = resolve(given.model, **({"path": given.path} if given.path else {}))
+    local = {"n_ctx": given.context, **({"path": given.path} if given.path else {})}
+    wire = resolve(given.model, **(local if given.model.startswith("local:") else {}))
     offered = specs(examples=not given.no_examples)
     click.echo(f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model {wire.model}\n")
     click.echo("| mode        | tasks | right tool | tool and arguments | median s/task | max s/task |")

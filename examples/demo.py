@@ -24,7 +24,7 @@ FILES = {
     "src/log.py": "ENTRIES: list[str] = []\n\n\ndef write(line: str) -> None:\n    ENTRIES.append(line)\n",
 }
 QUESTIONS = (
-    "What port is set in config.yaml?",
+    "What is the port in config.yaml?",
     "List the files in the src folder.",
     "Search the files for TODO.",
 )

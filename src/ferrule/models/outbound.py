@@ -72,8 +72,8 @@ def tools_field(tools: Sequence[ToolSpec]) -> bytes:
 
 def _function(tool: ToolSpec) -> str:
     description = tool.description
-    if tool.examples:
-        shown = "\n".join(compact(example) for example in tool.examples)
+    if examples := tool.argument_examples:
+        shown = "\n".join(compact(example) for example in examples)
         description = f"{description}\nExamples of arguments:\n{shown}"
     head = f'"name":{compact(tool.wire_name)},"description":{compact(description)}'
     return f'{{"type":"function","function":{{{head},"parameters":{tool.schema or "{}"}}}}}'

@@ -36,6 +36,12 @@ class ToolSpec:
     schema: str
     examples: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def argument_examples(self) -> tuple[Mapping[str, Any], ...]:
+        """The examples that are arguments alone. Those of the form `{"request", "arguments"}` say how people
+        ask: they lead small models and would only lengthen a strong model's prompt."""
+        return tuple(e for e in self.examples if set(e) != {"request", "arguments"})
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

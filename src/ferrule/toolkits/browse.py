@@ -18,6 +18,7 @@ from ferrule.tools.definition import READS, Tool
 
 from . import lines
 from .edits import count, invalid
+from .examples import with_examples
 from .outline import MOST, outline
 
 ALIASES = {
@@ -116,7 +117,7 @@ def file_outline(
     return "\n".join(rows)
 
 
-TOOLS: tuple[Tool, ...] = (list_files, file_tree, file_outline)
+TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
 
 
 def _opened(

@@ -11,6 +11,8 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
+from .examples import with_examples
+
 
 @tool(side_effect="none", risk="safe", polls=True)
 async def get_current_time(
@@ -38,4 +40,4 @@ async def get_working_directory(context: Context) -> str:
     return str(context.resource(Workspace).root)
 
 
-TOOLS: tuple[Tool, ...] = (get_current_time, get_working_directory)
+TOOLS: tuple[Tool, ...] = with_examples(get_current_time, get_working_directory)

@@ -7,7 +7,10 @@ a tool's description: kept apart here so that a strong model's prompt does not g
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+from ferrule.tools.definition import Tool
 
 EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     "read_file": (
@@ -211,3 +214,8 @@ def examples_for(name: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(
         {"request": request, "arguments": arguments} for request, arguments in EXAMPLES.get(name, ())
     )
+
+
+def with_examples(*tools: Tool) -> tuple[Tool, ...]:
+    """The tools, each with the requests that stand here for it."""
+    return tuple(replace(tool, examples=examples_for(tool.name)) for tool in tools)

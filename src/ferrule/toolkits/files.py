@@ -18,6 +18,7 @@ from ferrule.tools.definition import READS, WRITES, Tool
 
 from . import edits, lines, reading, seen
 from .edits import at_least_one, count, exists, invalid
+from .examples import with_examples
 from .preview import preview
 
 MOST_TAIL = 2000
@@ -243,7 +244,7 @@ def delete_path(
     return f"deleted {shown(name)}"
 
 
-TOOLS: tuple[Tool, ...] = (
+TOOLS: tuple[Tool, ...] = with_examples(
     read_file,
     read_file_tail,
     write_file,

@@ -26,6 +26,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
+from .examples import with_examples
 from .git_options import Parsed, Subcommand, parse_arguments
 from .git_shadow import Shadow, shadow
 from .git_withheld import drop_sections, literally, pathspecs
@@ -311,4 +312,4 @@ def _readable(workspace: Workspace, name: str, *, working: bool) -> bool:
     return True
 
 
-TOOLS: tuple[Tool, ...] = (git_command,)
+TOOLS: tuple[Tool, ...] = with_examples(git_command)

@@ -26,6 +26,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
 
+from .examples import with_examples
 from .matcher import lines
 from .ripgrep import find_ripgrep, sieve
 from .search_pattern import Kind, Pattern, read_pattern
@@ -338,5 +339,5 @@ async def grep_search(
     )
 
 
-TOOLS: tuple[Tool, ...] = (search_files,)
+TOOLS: tuple[Tool, ...] = with_examples(search_files)
 """`grep_search` is not among them: two names for one thing cost a model more than they give."""

@@ -36,6 +36,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS, Tool
 
+from .examples import with_examples
 from .process import Capture, Ended, find_program, run_process
 
 LONGEST_TIMEOUT = 3600
@@ -348,4 +349,4 @@ def _withheld(text: str, environment: ChildEnvironment) -> list[str]:
     return list(environment.missing(text)) or [name for name in environment.withheld if looks_secret(name)]
 
 
-TOOLS: tuple[Tool, ...] = (run_command,)
+TOOLS: tuple[Tool, ...] = with_examples(run_command)

@@ -11,6 +11,8 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
+from .examples import with_examples
+
 Status = Literal["pending", "in_progress", "completed"]
 
 MOST = 500
@@ -77,4 +79,4 @@ async def update_task(
     return f"{task['id']} is {status} (was {before}): {task['content']}"
 
 
-TOOLS: tuple[Tool, ...] = (add_task, list_tasks, update_task)
+TOOLS: tuple[Tool, ...] = with_examples(add_task, list_tasks, update_task)

@@ -58,14 +58,16 @@ def text_prompt(specs: Sequence[ToolSpec], dialect: Dialect) -> str:
 
 def _describe(spec: ToolSpec) -> str:
     shown = f"## {spec.wire_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
-    examples = "".join(f"\nExample arguments: {compact(dict(example))}" for example in spec.examples[:2])
+    examples = "".join(
+        f"\nExample arguments: {compact(dict(example))}" for example in spec.argument_examples[:2]
+    )
     return shown + examples
 
 
 def _example(spec: ToolSpec) -> str:
     """Arguments to show: the tool's own example, or a placeholder for each required parameter."""
-    if spec.examples:
-        return compact(dict(spec.examples[0]))
+    if examples := spec.argument_examples:
+        return compact(dict(examples[0]))
     schema = parameters(spec)
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     return compact({name: _placeholder(properties.get(name)) for name in schema.get("required") or ()})

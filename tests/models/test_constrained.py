@@ -1,0 +1,135 @@
+"""The `constrained` way over a scripted wire: what is asked for, what is read, what happens to a bad reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from ferrule.core.calls import Call, compact
+from ferrule.core.errors import ProviderError
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.scripted import Scripted, says
+from ferrule.models.ways.constrained import open_constrained, reply_schema
+from ferrule.models.wire import ModelOptions, ToolSpec
+
+READ = ToolSpec(
+    "files::read",
+    "files__read",
+    "Read a file.",
+    '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"],"additionalProperties":false}',
+)
+TREE = ToolSpec(
+    "tree",
+    "tree",
+    "A tree.",
+    '{"type":"object","properties":{"root":{"$ref":"#/$defs/Node"}},"$defs":{"Node":{"type":"object",'
+    '"properties":{"next":{"anyOf":[{"$ref":"#/$defs/Node"},{"type":"null"}]}}}}}',
+)
+ASKED = UserMessage("What is in a.txt?")
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def text(self, piece: str) -> None:
+        self.said.append(piece)
+
+    def reasoning(self, piece: str) -> None: ...
+
+    def notice(self, topic: str, text: str) -> None: ...
+
+
+def call(tool: str = "files__read", **arguments: Any) -> str:
+    return compact({"reply": {"calls": [{"tool": tool, "arguments": arguments}]}})
+
+
+def opened(*replies: str, tools: Sequence[ToolSpec] = (READ, TREE)) -> tuple[Scripted, Any]:
+    wire = Scripted([says(reply) for reply in replies])
+    return wire, open_constrained(wire, "Be brief.", tools, ModelOptions())
+
+
+@pytest.mark.proves("constrained.call")
+async def test_a_reply_with_a_call_becomes_a_call_under_the_tools_full_name() -> None:
+    wire, exchange = opened(call(path="a.txt"))
+    answer = await exchange.ask([ASKED])
+    assert answer.calls == (Call("", "files::read", '{"path":"a.txt"}'),)
+    assert (answer.text, answer.stop, answer.way) == ("", "calls", "constrained")
+    assert wire.asks[0].schema == reply_schema([READ, TREE])
+
+
+async def test_an_answer_in_words_reaches_the_sink_without_its_wrapping() -> None:
+    _, exchange = opened('{"reply":{"answer":"It says hello."}}')
+    heard = Heard()
+    answer = await exchange.ask([ASKED], sink=heard)
+    assert (answer.text, answer.calls, answer.stop) == ("It says hello.", (), "end")
+    assert heard.said == ["It says hello."]
+
+
+async def test_tools_stand_in_the_system_text_and_not_in_the_tools_field() -> None:
+    wire, _ = opened()
+    assert wire.opened[0].tools == ()
+    assert wire.opened[0].system.startswith("Be brief.")
+    assert "files__read" in wire.opened[0].system
+
+
+@pytest.mark.proves("constrained.one-retry")
+async def test_a_reply_that_does_not_fit_is_sent_back_once_with_what_is_wrong() -> None:
+    wire, exchange = opened(call(file="a.txt"), call(path="a.txt"))
+    answer = await exchange.ask([ASKED])
+    assert answer.calls[0].arguments == '{"path":"a.txt"}'
+    *_, bad, complaint = wire.asks[1].history
+    assert bad == AssistantMessage(call(file="a.txt"))
+    assert isinstance(complaint, UserMessage)
+    assert "does not fit" in complaint.text
+
+
+async def test_a_call_that_never_fits_goes_to_the_dispatcher_as_it_is() -> None:
+    _, exchange = opened(call(file="a.txt"), call(file="a.txt"))
+    answer = await exchange.ask([ASKED])
+    assert answer.calls == (Call("", "files::read", '{"file":"a.txt"}'),)
+
+
+@pytest.mark.proves("constrained.falls")
+async def test_a_server_that_ignores_the_schema_is_reported_so_that_the_next_way_is_tried() -> None:
+    _, exchange = opened("I would read the file.", "Really, I would.")
+    with pytest.raises(ProviderError) as refused:
+        await exchange.ask([ASKED])
+    assert refused.value.code == "schema_unsupported"
+
+
+async def test_the_history_below_only_grows_also_across_a_retry() -> None:
+    wire, exchange = opened("no", call(path="a.txt"), '{"reply":{"answer":"done"}}')
+    history: list[Message] = [ASKED]
+    made = (await exchange.ask(history)).calls[0]
+    history += [AssistantMessage("", (made,)), ToolMessage("", made.tool, "hello")]
+    await exchange.ask(history)
+    before, after = wire.asks[1].history, wire.asks[2].history
+    assert after[: len(before)] == before
+    assert json.loads(after[len(before)].text) == json.loads(call(path="a.txt"))
+
+
+async def test_without_tools_nothing_is_forced() -> None:
+    wire, exchange = opened("Just words.")
+    answer = await exchange.ask([ASKED], tools=False)
+    assert (answer.text, answer.calls) == ("Just words.", ())
+    assert wire.asks[0].schema is None
+
+
+def test_definitions_of_a_tool_are_found_in_the_schema_of_the_reply() -> None:
+    validator = jsonschema_rs.validator_for(reply_schema([READ, TREE]))
+    nested = json.loads(call("tree", root={"next": {"next": None}}))
+    broken = json.loads(call("tree", root={"next": 3}))
+    assert validator.is_valid(nested)
+    assert not validator.is_valid(broken)
+
+
+@pytest.mark.parametrize(
+    "reply", ['{"reply":{"calls":[]}}', '{"reply":{"calls":[{"tool":"nope","arguments":{}}]}}']
+)
+def test_a_reply_must_name_a_tool_that_was_offered(reply: str) -> None:
+    assert not jsonschema_rs.validator_for(reply_schema([READ])).is_valid(json.loads(reply))

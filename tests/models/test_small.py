@@ -1,0 +1,229 @@
+"""How a small model is led to a call: pieces of a request, slots, the choice. No model: it is scripted or left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.models.scripted import Scripted, says
+from ferrule.models.ways.choose import Chooser, Offer, asked, ridge
+from ferrule.models.ways.constrained import open_constrained
+from ferrule.models.ways.fill import Filling
+from ferrule.models.ways.slots import Request, read_slots, values
+from ferrule.models.ways.spans import atoms, number, spans
+from ferrule.models.wire import ModelOptions, ToolSpec
+
+
+class Model:
+    """Picks the first value the grammar allows, and says how often it was asked. Vectors: letters counted."""
+
+    def __init__(self, *written: str) -> None:
+        self.written = list(written)
+        self.prompts: list[str] = []
+
+    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+        self.prompts.append(prompt)
+        if self.written:
+            return self.written.pop(0)
+        first = re.match(r'root ::= ("(?:[^"\\]|\\.)*")', grammar)
+        return json.loads(first.group(1)) if first else "7,"
+
+    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+        return [
+            [1.0 + text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts
+        ]
+
+
+def schema(required: Sequence[str], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+PLANT = schema(
+    ["seed", "rows", "depth"], seed={**STRING, "description": "Kind of seed"}, rows=INTEGER, depth=INTEGER
+)
+
+
+def texts(request: str) -> list[str]:
+    return [span.text for span in spans(request, atoms(request))]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "piece"),
+    [
+        ("Write 'it's fine' to a/b.txt", "it's fine"),
+        ("Write 'x' to a/b.txt.", "a/b.txt"),
+        ("Run `make all`", "make all"),
+        ("Take [1, 2,3]", "3"),
+        ("Where a=2, b=6", "6"),
+        ("Cut lines 12-14", "14"),
+        ("It has 12,000 leaves", "12,000"),
+        ("Fly to Washington D.C.", "Washington D.C."),
+        ("Water the rose garden now", "rose garden"),
+    ],
+)
+def test_a_request_is_cut_where_people_read_a_value(request_text: str, piece: str) -> None:
+    assert piece in texts(request_text)
+
+
+@given(st.text(max_size=60))
+def test_every_span_is_found_in_the_request(request_text: str) -> None:
+    assert all(span.text in request_text for span in spans(request_text, atoms(request_text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,200", 1200),
+        ("$5", 5),
+        ("3.5%", 3.5),
+        ("20kg", 20),
+        ("1e-9", 1e-9),
+        ("seven", 7),
+        ("v2", None),
+        ("-4", -4),
+    ],
+)
+def test_numbers_are_read_with_their_units(text: str, value: float | None) -> None:
+    assert number(text) == value
+
+
+@pytest.mark.proves("small.copies")
+async def test_what_the_request_settles_alone_needs_no_model() -> None:
+    model = Model()
+    filled = await Filling(model, "grow", "Plant seeds.", PLANT).arguments(
+        "Plant 'kale' in 4 rows at a depth of 7 cm"
+    )
+    assert filled == {"seed": "kale", "rows": 4, "depth": 7}
+    assert model.prompts == []
+
+
+@pytest.mark.proves("small.copies")
+async def test_where_several_pieces_would_do_the_model_may_only_write_one_of_them() -> None:
+    slots = read_slots(schema(["dish"], dish={**STRING, "description": "What to cook"}))
+    offered = [v.value for v in values(slots[0], Request("Cook some green soup with bread today"))]
+    filled = await Filling(Model(), "cook", "Cook.", schema(["dish"], dish=STRING)).arguments(
+        "Cook some green soup with bread today"
+    )
+    assert filled["dish"] in offered
+
+
+async def test_a_piece_is_not_used_twice() -> None:
+    both = schema(["path", "text"], path=STRING, text=STRING)
+    filled = await Filling(Model(), "note", "Note.", both).arguments("Note 'be kind' in days/monday.txt")
+    assert filled == {"path": "days/monday.txt", "text": "be kind"}
+
+
+async def test_an_optional_slot_nobody_spoke_of_is_left_out() -> None:
+    find = schema(["dish"], dish=STRING, hot={"type": "boolean", "default": False}, limit=INTEGER)
+    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup'") == {"dish": "soup"}
+    assert await Filling(Model(), "find", "Find.", find).arguments("Find hot 'soup', limit 5") == {
+        "dish": "soup",
+        "hot": True,
+        "limit": 5,
+    }
+
+
+async def test_a_switch_that_is_denied_stays_off() -> None:
+    find = schema(["dish"], dish=STRING, hot={"type": "boolean", "default": False})
+    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup', not hot") == {"dish": "soup"}
+
+
+@pytest.mark.proves("small.bounded")
+@pytest.mark.parametrize("part", [STRING, INTEGER, {"type": "number"}])
+async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(part: dict[str, Any]) -> None:
+    grammars: list[str] = []
+
+    class Watching(Model):
+        async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+            grammars.append(grammar)
+            assert max_tokens <= 64
+            return "7," if part is not STRING else '"x"'
+
+    await Filling(Watching(), "go", "Go.", schema(["a"], a=part)).arguments("to it")
+    assert grammars
+    assert not any(mark in grammars[0] for mark in ("]*", "]+", ',}"'))
+
+
+def test_ridge_tells_apart_what_it_was_shown() -> None:
+    weights = ridge([[1.0, 0.0], [0.0, 1.0]], [0, 1], 2, 1.0)
+    assert weights[0][0] > weights[0][1]
+    assert weights[1][1] > weights[1][0]
+
+
+async def test_names_in_a_request_do_not_change_what_it_is_about() -> None:
+    assert asked("Water 'roses' in a/b.txt") == asked("Water 'tulips and more' in x/y.md")
+
+
+async def test_a_tool_that_needs_what_the_request_lacks_comes_after_one_that_fits() -> None:
+    plant = Offer("plant", "Handle a garden.", tuple(read_slots(PLANT)))
+    visit = Offer("visit", "Handle a garden.", ())
+    chooser = Chooser([plant, visit])
+    chooser.learn(await Model().embed(chooser.prompts()))
+    request = Request("Handle the garden")
+    ranked = chooser.rank(request, (await Model().embed([asked(request.text)]))[0])
+    names = [offer.name for _, offer in ranked if offer]
+    assert names == ["visit", "plant"]
+
+
+class SmallScripted(Scripted):
+    """A scripted wire with the powers of a small model."""
+
+    profile = "small"
+    powers = Model()
+
+    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+        return await self.powers.complete(prompt, grammar=grammar, max_tokens=max_tokens)
+
+    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+        return await self.powers.embed(texts, keep=keep)
+
+
+def spec(name: str, description: str, parameters: dict[str, Any]) -> ToolSpec:
+    return ToolSpec(f"garden::{name}", name, description, json.dumps(parameters))
+
+
+async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact() -> None:
+    wire = SmallScripted([says("There is some.")])
+    tools = [spec("plant", "Plant seeds in rows.", PLANT), spec("weather", "Tell the weather.", schema([]))]
+    exchange = open_constrained(wire, "", tools, ModelOptions())
+    question = UserMessage("Plant 'kale' in 4 rows at a depth of 7 cm")
+    first = await exchange.ask([question])
+    assert [c.tool for c in first.calls] == ["garden::plant"]
+    result = ToolMessage("c1", "garden::plant", "28 seeds are in the ground")
+    second = await exchange.ask([question, AssistantMessage("", first.calls), result])
+    assert second.calls == ()
+    assert "28 seeds are in the ground" in second.text
+    assert second.text.startswith("There is some.")
+
+
+@pytest.mark.proves("small.window")
+async def test_a_long_result_is_cut_for_the_model_and_says_so() -> None:
+    wire = SmallScripted([says("Much.")])
+    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    await exchange.ask(
+        [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "x" * 50_000)]
+    )
+    seen = wire.asks[0].history[-1].text
+    assert len(seen) < 2500
+    assert "more characters" in seen
+
+
+async def test_without_tools_a_small_model_just_talks() -> None:
+    wire = SmallScripted([says("Hello.")])
+    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    answer = await exchange.ask([UserMessage("Read it")], tools=False)
+    assert (answer.text, answer.calls) == ("Hello.", ())
