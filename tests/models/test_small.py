@@ -197,7 +197,7 @@ def spec(name: str, description: str, parameters: dict[str, Any]) -> ToolSpec:
 
 
 async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact() -> None:
-    wire = SmallScripted([says("There is some.")])
+    wire = SmallScripted([says("28 seeds were planted.")])
     tools = [spec("plant", "Plant seeds in rows.", PLANT), spec("weather", "Tell the weather.", schema([]))]
     exchange = open_constrained(wire, "", tools, ModelOptions())
     question = UserMessage("Plant 'kale' in 4 rows at a depth of 7 cm")
@@ -207,7 +207,7 @@ async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact
     second = await exchange.ask([question, AssistantMessage("", first.calls), result])
     assert second.calls == ()
     assert "28 seeds are in the ground" in second.text
-    assert second.text.startswith("There is some.")
+    assert second.text.startswith("28 seeds were planted.")
 
 
 @pytest.mark.proves("small.window")
@@ -227,3 +227,23 @@ async def test_without_tools_a_small_model_just_talks() -> None:
     exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
     answer = await exchange.ask([UserMessage("Read it")], tools=False)
     assert (answer.text, answer.calls) == ("Hello.", ())
+
+
+@pytest.mark.proves("small.failure-is-told")
+async def test_a_failure_is_told_as_it_is_and_the_model_is_not_asked() -> None:
+    wire = SmallScripted([])
+    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    failed = ToolMessage(
+        "c", "garden::read", '{"success":false,"error_message":"not found: x"}', success=False
+    )
+    answer = await exchange.ask([UserMessage("Read"), AssistantMessage(""), failed])
+    assert answer.text == "`garden::read` failed: not found: x"
+
+
+async def test_words_that_say_nothing_of_the_result_are_left_out() -> None:
+    wire = SmallScripted([says("I have no access to gardens.")])
+    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    answer = await exchange.ask(
+        [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "rain")]
+    )
+    assert answer.text == "`garden::read` returned:\nrain"

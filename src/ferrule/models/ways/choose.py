@@ -164,7 +164,7 @@ def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
     texts = [s for s in offer.slots if s.kind in ("string", "array", "object")]
     free = [s for s in texts if s.role != "path"]
     numbers = len(request.single("number"))
-    marked = len(request.single("path", "quoted", "url"))
+    marked = len({span.text for span in request.single("path", "quoted", "url")})
     loose = sum(
         atom.kind == "word" and index > 0 and bool(rest := content(atom.text)) and not own.issuperset(rest)
         for index, atom in enumerate(request.atoms)

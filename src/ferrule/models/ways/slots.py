@@ -250,7 +250,7 @@ def _numbers(slot: Slot, request: Request) -> list[Value]:
 def _paths(slot: Slot, request: Request) -> list[Span]:
     """Paths if there are any; else single words, those first that stand beside a word for files and folders."""
     if found := request.single("path", "url"):
-        return found
+        return list({span.text: span for span in reversed(found)}.values())[::-1]
     singles = [s for s in request.single("word", "quoted", "number") if " " not in s.text]
     singles = [s for s in singles if s.kind == "quoted" or stem(s.text) not in slot.words | _PATHS]
     beside = [s for s in singles if request.near(s, _PATHS, 2) <= 2 and s.first > 0]

@@ -2,8 +2,10 @@
 
     a person's message, tools offered   a call, chosen by `choose` and filled by `fill`;
                                         in words only if the message is small talk by a wide margin
-    results                             the model's own words on them, bounded, and the result itself
-                                        below, so that the answer holds the fact whatever the words are
+    results                             the model's own words on them, bounded, if they say something that
+                                        stands in the results; and the results themselves below, so that
+                                        the answer holds the fact whatever the words are. A failure is
+                                        told as it is: a small model would call it a success
     tools not offered, or a schema      the model as it is
 
 So a run is one call and one answer. That is what a model of this size can be trusted with; whoever needs
@@ -14,6 +16,7 @@ Windows are small too: what is said before is cut to `REMEMBERED` characters, a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
@@ -28,6 +31,7 @@ from .fill import Filling
 from .plain import show_results
 from .slots import Request, read_slots
 from .text import parameters
+from .words import content
 
 READ, SHOWN, REMEMBERED = 1200, 2000, 3000
 """Characters: of a result that the model reads, of a result that is shown below its words, of earlier talk."""
@@ -105,8 +109,11 @@ class SmallExchange:
         request = next((m.text for m in reversed(history) if isinstance(m, UserMessage)), "")
         cut = [replace(r, text=_cut(r.text, READ // len(results))) for r in results]
         told = UserMessage(f"{_cut(request, READ)}\n\n{show_results(cut)}\n\nAnswer in one sentence.")
-        answer = await self._open().ask([told], tools=False)
-        text = "\n\n".join([answer.text.strip(), *(_quoted(r, answer.text) for r in results)]).strip()
+        answer = ModelAnswered()
+        if all(r.success for r in results):
+            answer = await self._open().ask([told], tools=False)
+        said = answer.text.strip() if _grounded(answer.text, request, results) else ""
+        text = "\n\n".join(part for part in (said, *(_quoted(r, said) for r in results)) if part)
         if sink is not None:
             sink.text(text)
         return replace(answer, text=text, stop="end", way="constrained")
@@ -168,12 +175,29 @@ def _last_results(history: Sequence[Message]) -> list[ToolMessage]:
     return results[::-1]
 
 
+def _grounded(said: str, request: str, results: Sequence[ToolMessage]) -> bool:
+    """Whether the words hold something of the results that was not in the question already."""
+    news = {word for r in results for word in content(r.text) if len(word) > 1} - set(content(request))
+    return not news.isdisjoint(content(said))
+
+
 def _quoted(result: ToolMessage, said: str) -> str:
     text = result.text.strip()
+    if not result.success:
+        return f"`{result.tool}` failed: {_reason(text)}"
     if text and text in said:
         return ""
-    verb = "returned" if result.success else "failed"
-    return f"`{result.tool}` {verb}:\n{_cut(text, SHOWN) or '(nothing)'}"
+    return f"`{result.tool}` returned:\n{_cut(text, SHOWN) or '(nothing)'}"
+
+
+def _reason(text: str) -> str:
+    """The message of a result object (`Result.envelope`), or the text as it is."""
+    try:
+        value = json.loads(text.splitlines()[0] if text else "")
+    except ValueError:
+        return _cut(text, SHOWN)
+    message = cast("dict[str, Any]", value).get("error_message") if isinstance(value, dict) else None
+    return _cut(str(message or text), SHOWN)
 
 
 def _cut(text: str, most: int) -> str:
