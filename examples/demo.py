@@ -1,9 +1,10 @@
 """`make demo`: a real 135M-parameter model on this machine answers questions about a folder by calling tools.
 
-Nothing is scripted. A model this small is led: which tool a request means is scored by the model's own hidden
-state (with the words of the tools' descriptions), arguments are generated under the tool's schema, the
-answer is the model's words with the result below. Each call goes through the gate and into the journal;
-reading is allowed by a rule, everything else would ask.
+Nothing is scripted, and a model this small is led: which tool a request means is a score in which the model's
+own hidden state weighs most, beside the words of the tools' descriptions; arguments are copied from the
+request by rules that know no tool, and generated under a grammar where it does not hold them; the answer
+is the model's words where they hold something of the result, and the result. Each call goes through the
+gate and into the journal; reading is allowed by a rule, everything else would ask.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ import pytest
 
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
-    """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule pull` put into the cache."""
+    """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule models pull` put into the cache."""
     if named := os.environ.get("FERRULE_TEST_MODEL"):
         return Path(named)
     from ferrule.models import pull
 
     found = pull.path("smollm2")
     if found is None or not Path(found).is_file():
-        pytest.skip("the model is not here: `ferrule pull smollm2`, or set FERRULE_TEST_MODEL")
+        pytest.skip("the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL")
     return Path(found)
 
 
