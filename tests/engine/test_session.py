@@ -585,3 +585,12 @@ async def test_calls_without_ids_have_one_name_in_journal_stream_and_history() -
         e.calls[0].id for r in journal.records(session) if isinstance(e := r.event, ModelAnswered) and e.calls
     )
     assert streamed == answered == kept != ""
+
+
+@pytest.mark.proves("ways.fallback-off")
+async def test_without_fallback_calls_in_the_text_of_a_native_answer_are_not_run() -> None:
+    prose = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
+    on = await agent([says(prose), says("three")], [add]).run("go")
+    off = await agent([says(prose)], [add], fallback=False).run("go")
+    assert [r.data for r in on.results] == [3]
+    assert off.results == ()

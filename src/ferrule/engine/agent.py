@@ -42,7 +42,7 @@ class Agent:
     folder that file tools work in. `allow`, `ask` and `deny` are permission rules (`"Edit(docs/**)"`,
     `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
     *ask* is a *no*. `journal` is a Journal or a file; by default the person's own, in their state folder.
-    `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`); `results="envelope"`
+    `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
     shows the model the whole result object always. `connect` turns a model's name into a wire, when it is first needed.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
@@ -67,6 +67,7 @@ class Agent:
         hooks: Sequence[Hook] = (),
         scopes: Iterable[str] = (),
         way: str = "auto",
+        fallback: bool = True,
         results: str = "value",
         options: ModelOptions | None = None,
         tenant: str = "local",
@@ -92,6 +93,7 @@ class Agent:
         self._hooks = tuple(hooks)
         self._scopes = frozenset(scopes)
         self._way = way
+        self._fallback = fallback
         if results not in ("value", "envelope"):
             raise ConfigError(f"results = {results!r}", hint="use `value` or `envelope`")
         self._results = results
@@ -226,10 +228,19 @@ class Agent:
         return Session(session_id, driver, self.model, self.limits)
 
     async def _exchange(self, system: str, driver: Driver) -> Exchange:
-        from ferrule.models.ways.ladder import open_exchange
+        from ferrule.models.ways.ladder import choose, open_exchange
 
+        way, specs = self._way, self.specs()
+        if way == "auto" and not self._fallback and specs:
+            way = choose(await self.wire.capabilities())
         exchange, _ = await open_exchange(
-            self.wire, self._way, system, self.specs(), self._options, driver.log.notice
+            self.wire,
+            way,
+            system,
+            specs,
+            self._options,
+            driver.log.notice,
+            native_fallback="allow" if self._fallback else "reject",
         )
         return exchange
 

@@ -115,6 +115,7 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         approver=_approver(options, terminal),
         journal=SqliteJournal(settings.journal, durability=settings["journal.durability"]),
         way=_way(mine),
+        fallback=settings["tools.fallback"],
         results=mine.results,
         options=_model_options(mine),
         user=person(),
