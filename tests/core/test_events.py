@@ -52,6 +52,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "tools": texts,
     "format": count,
     "polls": st.booleans(),
+    "at_once": st.booleans(),
     "value": st.floats(allow_nan=False, allow_infinity=False),
 }
 

@@ -22,6 +22,7 @@ from ferrule.core.events import (
     LimitHit,
     ModelAnswered,
     ModelFailed,
+    NoticeGiven,
     PersonAnswered,
     Recovered,
     RunFinished,
@@ -58,6 +59,7 @@ ANY_EVENT: st.SearchStrategy[Event] = st.one_of(
     st.builds(Cancelled, st.just("stop"), st.one_of(st.just(""), IDS)),
     st.builds(LimitHit, st.just("max_seconds"), st.just(1.0)),
     st.builds(DirectCall, CALLS),
+    st.builds(NoticeGiven, st.sampled_from(["tell", "</notice>"]), st.sampled_from(["person", "job"])),
     st.builds(Recovered),
     st.builds(RunFinished, st.just("cancelled")),
 )
@@ -160,12 +162,38 @@ def _carry_out(machine: Machine, command: Command, executed: list[str], data: st
         slot = machine.slot(command.call.id)
         if slot is None or slot.result is not None:
             return []
-        machine.feed(CallStarted(command.call.id))
+        if command.evaluation.announced:
+            machine.feed(CallStarted(command.call.id))
         executed.append(command.call.id)
         error = data.draw(st.sampled_from([ErrorType.NONE, ErrorType.TIMEOUT]))
         result = Result(command.call.id, command.call.tool, error is ErrorType.NONE, "data", error, "late")
         return machine.feed(ToolAnswered(result))
     return []
+
+
+@pytest.mark.proves("notices.reach-the-model-once")
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ANY_EVENT, max_size=40), st.integers(1, 3))
+def test_every_notice_reaches_the_model_once_whatever_happens_around_it(
+    events: list[Event], rounds: int
+) -> None:
+    machine, given_ = Machine(), list[str]()
+    for number, event in enumerate(events):
+        event = replace(event, limits=Limits(max_rounds=rounds)) if isinstance(event, RunStarted) else event
+        if isinstance(event, NoticeGiven):
+            event = replace(event, text=f"<{number}>{event.text}")
+            given_.append(f"<{number}>")
+        commands = machine.feed(event)
+        read = "".join(message.text for message in machine.history)
+        assert all(read.count(mark) <= 1 for mark in given_)
+        if any(isinstance(command, AskModel) for command in commands):
+            # What was given by now is read with this question: nothing waits longer than a round.
+            assert isinstance(event, Recovered) or all(read.count(mark) == 1 for mark in given_)
+    machine.feed(Cancelled("the end"))
+    machine.feed(RunStarted("one more"))
+    read = "".join(message.text for message in machine.history)
+    assert [mark for mark in given_ if read.count(mark) != 1] == []
+    assert_valid(machine.history, working=False)
 
 
 @pytest.mark.proves("machine.never-twice")
@@ -182,8 +210,9 @@ def test_after_a_crash_no_finished_and_no_unknown_effect_runs_again(
     machine.feed(ModelAnswered(calls=calls))
     for call, effect in zip(calls, effects, strict=True):
         machine.feed(CallEvaluated(call.id, "allow", effect=effect, access=Access()))
-    for call in calls:
-        machine.feed(CallStarted(call.id))
+    for call, effect in zip(calls, effects, strict=True):
+        if effect not in ("none", "read"):
+            machine.feed(CallStarted(call.id))
     for call in calls[:finished]:
         machine.feed(ToolAnswered(Result(call.id, "tool", True, f"did {call.id}")))
     again = {c.call.id for c in machine.feed(Recovered()) if isinstance(c, (Evaluate, RunTool))}

@@ -14,12 +14,13 @@ import sys
 from typing import Any
 
 from ferrule.engine import driver as driving
+from ferrule.store import journal as storing
 from ferrule.store.journal import SqliteJournal
 
 WHERE, AT = sys.argv[1], int(sys.argv[2])
 counted = {"writes": 0, "effects": 0}
 append_of_journal = SqliteJournal.append
-spell_of_journal = SqliteJournal._spell
+open_of_journal = storing.open_database
 
 
 def die() -> None:
@@ -36,11 +37,19 @@ def append(self: SqliteJournal, *args: Any, **kwargs: Any) -> Any:
     return done
 
 
-def spell(self: SqliteJournal, *args: Any, **kwargs: Any) -> Any:
-    # Called between the rows of a transaction.
-    if WHERE == "inside" and counted["writes"] == AT:
-        die()
-    return spell_of_journal(self, *args, **kwargs)
+class Watched:
+    """A connection that ends everything where a transaction was about to be committed."""
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *rest: Any) -> Any:
+        if sql == "COMMIT" and WHERE == "inside" and counted["writes"] == AT:
+            die()
+        return self._db.execute(sql, *rest)
 
 
 class Dispatcher(driving.Dispatcher):
@@ -57,7 +66,7 @@ def main() -> int:
     from ferrule.faces.cli.root import run
 
     SqliteJournal.append = append  # type: ignore[method-assign]
-    SqliteJournal._spell = spell  # type: ignore[method-assign]
+    storing.open_database = lambda *args: Watched(open_of_journal(*args))  # type: ignore[assignment]
     agent.Dispatcher = Dispatcher  # type: ignore[misc]
     return run(sys.argv[3:])
 

@@ -646,7 +646,7 @@ def test_a_result_says_when_how_long_and_how_large() -> None:
 
     of = Dispatcher(Catalog([tool(name="act")(act)]), gate(), clock=clock)
     result = dispatch(of, "act")
-    assert (result.duration_ms, result.size, result.timestamp) == (250, 4, clock.now())
+    assert (result.duration_ms, result.size, result.timestamp) == (250, 4, clock.now() * 1000)
 
 
 @pytest.mark.proves("dispatch.evaluation-says-all")

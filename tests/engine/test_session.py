@@ -71,10 +71,18 @@ def test_run_sync_works_without_and_within_an_event_loop() -> None:
 
 @pytest.mark.proves("run.stream")
 async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> None:
-    ours = agent([calls(("add", {"a": 1, "b": 1})), says("It is two.")], [add])
+    @tool(side_effect="write")
+    def keep(n: int) -> str:
+        """Keep a number."""
+        return str(n)
+
+    steps = [calls(("add", {"a": 1, "b": 1})), calls(("keep", {"n": 2})), says("It is two.")]
+    ours = agent(steps, [add, keep], allow=["keep"])
     seen = [item async for item in ours.stream("1+1?")]
     kinds = [type(item) for item in seen if not isinstance(item, TextDelta)]
-    order = [ModelAnswered, CallEvaluated, CallStarted, ToolAnswered, ModelAnswered, RunFinished]
+    read = [ModelAnswered, CallEvaluated, ToolAnswered]
+    effect = [ModelAnswered, CallEvaluated, CallStarted, ToolAnswered]
+    order = [*read, *effect, ModelAnswered, RunFinished]
     assert [k for k in kinds if k in order] == order
     assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "It is two."
 
@@ -508,7 +516,7 @@ async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() ->
 
 @pytest.mark.proves("rules.command-rule-suffices")
 async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
-    from ferrule.toolkits import shell
+    from ferrule.toolkits import commands as shell
 
     (tmp_path / "a.txt").write_text("one\n")
     session = agent([], shell.TOOLS, workspace=tmp_path, allow=["Bash(cat:*)"]).session()

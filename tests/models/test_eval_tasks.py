@@ -12,11 +12,11 @@ import yaml
 
 from ferrule.models.ways.choose import EVERYDAY, SMALL_TALK, asked
 from ferrule.models.ways.fill import INVENTED
-from ferrule.toolkits import browse, clock, files, git, search, shell, tasks
+from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
 from ferrule.toolkits.examples import EXAMPLES, examples_for
 
 EVALS = Path(__file__).parents[2] / "evals"
-TOOLS = {t.name: t for kit in (browse, clock, files, git, search, shell, tasks) for t in kit.TOOLS}
+TOOLS = {t.name: t for kit in (browse, clock, files, git, search, commands, tasks) for t in kit.TOOLS}
 
 
 def load(name: str) -> list[dict[str, Any]]:

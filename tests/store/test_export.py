@@ -59,7 +59,7 @@ STORY: tuple[Event, ...] = (
 
 def records(events: tuple[Event, ...] = STORY) -> list[Record]:
     ticks: Iterator[int] = iter(range(1_795_000_000_000, 1_795_009_000_000, 500))
-    with SqliteJournal(":memory:", now=lambda: next(ticks)) as journal:
+    with SqliteJournal(":memory:", now=lambda: next(ticks) / 1000) as journal:
         for event in events:
             journal.append("s1", "r1", [event], identity=ME)
         return list(journal.records("s1"))

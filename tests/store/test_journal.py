@@ -58,7 +58,7 @@ def recorded(path: Path, events: tuple[Event, ...] = STORY, session: str = "s1")
 
 
 def test_the_clock_is_the_one_given(path: Path) -> None:
-    ticks = iter((1_000, 2_000))
+    ticks = iter((1.0, 2.0))
     with SqliteJournal(path, now=lambda: next(ticks)) as journal:
         journal.append("s1", "r1", STORY[:2], identity=ME)
         journal.append("s1", "r1", STORY[2:3], identity=ME)

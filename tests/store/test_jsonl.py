@@ -21,7 +21,7 @@ CORPUS = sorted((Path(__file__).parent.parent / "corpus").glob("v*/*.jsonl"))
 
 def exported(*sessions: str) -> list[str]:
     ticks = iter(range(1_000, 10_000, 7))
-    with SqliteJournal(":memory:", now=lambda: next(ticks)) as journal:
+    with SqliteJournal(":memory:", now=lambda: next(ticks) / 1000) as journal:
         for session in sessions or ("s1",):
             journal.append(session, "r1", STORY, identity=ME)
             odd = [RunStarted("half \ud83d ä"), Unknown("future.kind", {"x": [1.5, None]})]

@@ -39,7 +39,7 @@ def test_a_folder_without_configuration_has_nothing_to_trust(tmp_path: Path) -> 
 
 @pytest.mark.proves("trust.inert")
 def test_trust_begins_with_a_person_and_ends_with_one(work: Path) -> None:
-    trust = Trust(now=lambda: 5)
+    trust = Trust(now=lambda: 0.005)
     assert trust.state(work) == "untrusted" and trust.trusted() == {}
     assert trust.trust(work).state == "trusted"
     assert Trust().state(work) == "trusted" and trust.trusted() == {str(work): 5}

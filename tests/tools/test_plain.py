@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.tools.modelled import ModelledArguments
-from ferrule.tools.parameters import Parameter, PlainArguments
-from ferrule.tools.plain import NotPlain, compile_type
+from ferrule.tools.parameters import Parameter
+from ferrule.tools.plain import NotPlain, PlainArguments, compile_type
 
 
 class Colour(Enum):

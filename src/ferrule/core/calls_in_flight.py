@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from .calls import Call, ErrorType, Result
 from .commands import AskPerson, Command, RunTool
-from .events import CallEvaluated
+from .events import Access, CallEvaluated, ModelAnswered
 
 
 class Phase(StrEnum):
@@ -18,6 +18,10 @@ class Phase(StrEnum):
     ASKING = "asking"
     WORKING = "working"
     FINISHED = "finished"
+
+
+ACTIVE = (Phase.ASKING, Phase.WORKING)
+"""While a run is under way."""
 
 
 class CallState(StrEnum):
@@ -48,25 +52,19 @@ class Slot:
 
     def abandon(self, error: ErrorType, reason: str) -> None:
         """Answer a call that will not be answered otherwise, saying what is known about its effect."""
-        effect = self.evaluation.effect if self.evaluation else "write"
-        if not self.started:
-            message = f"not run: {reason}"
-        elif effect in ("none", "read"):
+        if self.state is CallState.EXECUTING and not (self.evaluation and self.evaluation.announced):
             message = f"stopped: {reason}"
+        elif not self.started:
+            message = f"not run: {reason}"
         else:
             message = f"outcome unknown: {reason} while it ran; check what it did before doing it again"
         self.complete(Result.error(self.call, error, message))
 
 
-def unfinished(batch: Iterable[Slot]) -> tuple[list[Slot], bool]:
-    """The slots without a result, and whether every one of them has been evaluated."""
-    left: list[Slot] = []
-    ready = True
-    for slot in batch:
-        if slot.result is None:
-            left.append(slot)
-            ready = ready and slot.evaluation is not None
-    return left, ready
+def too_many(call: Call, most: int) -> Result:
+    """The answer to a call beyond the bound of its round."""
+    message = f"not run: at most {most} calls per answer; ask again for the rest"
+    return Result.error(call, ErrorType.LIMIT, message)
 
 
 def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
@@ -76,7 +74,7 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
     time. A direct call is not held back by others: the call that made it is running and would wait for ever.
     """
     commands: list[Command] = []
-    ahead: list[Slot] = []
+    ahead: list[Access] = []
     asking = False
     for slot in open_slots:
         asking = asking or slot.state is CallState.AWAITING
@@ -84,12 +82,13 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
         if slot.result is not None or slot.evaluation is None:
             continue
         access = slot.evaluation.access
-        blocked = not slot.direct and any(
-            s.evaluation and s.evaluation.access.conflicts(access) for s in ahead
-        )
+        ready = slot.state is CallState.EVALUATING
         if not slot.direct and (access.reads or access.writes):
-            ahead.append(slot)
-        if blocked or slot.state is not CallState.EVALUATING:
+            if ready:
+                for other in ahead:
+                    ready = ready and not other.conflicts(access)
+            ahead.append(access)
+        if not ready:
             continue
         if slot.evaluation.verdict == "allow":
             slot.state = CallState.EXECUTING
@@ -100,16 +99,17 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
     return commands
 
 
-def with_new_ids(calls: tuple[Call, ...], taken: Set[str], round_: int) -> tuple[Call, ...]:
-    """Calls with ids that are present and new in the session: providers reject any other."""
+def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
+    """The answer with ids that are present and new in the session: providers reject any other. Named twice is named once."""
     unique: list[Call] = []
     new: set[str] = set()
-    for index, call in enumerate(calls):
+    for index, call in enumerate(answer.calls):
         base = name = call.id or f"call_{round_}_{index}"
         count = 1
         while name in taken or name in new:
             count += 1
             name = f"{base}_{count}"
         new.add(name)
-        unique.append(call if name == call.id else replace(call, id=name))
-    return tuple(unique)
+        unique.append(call if name == call.id else Call(name, call.tool, call.arguments))
+    calls = tuple(unique)
+    return answer if calls == answer.calls else replace(answer, calls=calls, raw=None)

@@ -7,10 +7,14 @@ dropped, a missing field takes its default. Writers are strict. `FORMAT` counts 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, cast, get_args
+from json.encoder import encode_basestring
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, cast, get_args
 
-from .calls import Call, ErrorType, Result
+from .calls import Call, ErrorType, Result, compact
 from .errors import ConfigError
 from .limits import Limits
 
@@ -152,6 +156,11 @@ class CallEvaluated:
     polls: bool = False
     result: Result | None = None
 
+    @property
+    def announced(self) -> bool:
+        """Whether the call may have an effect: then it is announced in the journal before it starts."""
+        return self.effect not in ("none", "read")
+
 
 @dataclass(frozen=True, slots=True)
 class PersonAnswered:
@@ -171,7 +180,10 @@ class PersonAnswered:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """Announces an effect before it starts. Without a later `call.answered` its outcome is unknown."""
+    """Announces an effect before it starts. Without a later `call.answered` its outcome is unknown.
+
+    Calls that only read are not announced: after a crash they are simply run again.
+    """
 
     kind: ClassVar[str] = "call.started"
     call_id: str
@@ -193,6 +205,21 @@ class Noticed:
     kind: ClassVar[str] = "notice"
     topic: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeGiven:
+    """Words for the model while it works: the end of a background command, a person's word on the way.
+
+    It reads them with the results of the round, before its next answer; where no run is under way they wait for the
+    next one. `source` is `person`, whose own words they are, or the name of a tool: then they are data. `at_once`: the
+    model is about to be asked, and reads them with this question.
+    """
+
+    kind: ClassVar[str] = "notice.given"
+    text: str
+    source: str = "person"
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +281,7 @@ Event = (
     | CallStarted
     | ToolAnswered
     | Noticed
+    | NoticeGiven
     | Cancelled
     | LimitHit
     | Recovered
@@ -269,23 +297,51 @@ _NAMES: dict[type, tuple[str, ...]] = {
 _NESTED: dict[str, Any] = {"call": Call, "usage": Usage, "access": Access, "result": Result, "limits": Limits}
 
 
+def spell(event: Event) -> tuple[str, str]:
+    """`(kind, body)`, the body as compact JSON: what the journal keeps. Raises TypeError for what is no JSON."""
+    if type(event) is Unknown:
+        return event.name, compact(event.body)
+    return event.kind, _object(event)
+
+
+def _object(value: Any) -> str:
+    # In one pass: a tree of dictionaries for an encoder costs more than all the rest of a small event.
+    form, get, spelled = _FORMS[type(value)]
+    return form % tuple([spell_one(item) for spell_one, item in zip(spelled, get(value), strict=False)])
+
+
+def _anything(item: Any) -> str:
+    if isinstance(item, str):
+        return encode_basestring(item)
+    if item is None:
+        return "null"
+    if type(item) is tuple:
+        items = cast("tuple[Any, ...]", item)
+        return f"[{','.join([_anything(one) for one in items])}]" if items else "[]"
+    return _object(item) if type(item) in _FORMS else compact(item)
+
+
+_BY_TYPE: dict[str, Callable[[Any], str]] = {
+    "str": encode_basestring,
+    "int": int.__repr__,
+    "bool": {True: "true", False: "false"}.__getitem__,
+}
+_FORMS: dict[type, tuple[str, Callable[[Any], tuple[Any, ...]], list[Callable[[Any], str]]]] = {
+    cls: (
+        "{" + ",".join(f'"{name}":%s' for name in names) + "}",
+        # `attrgetter` of one name gives the value alone: the first name is always asked for twice.
+        attrgetter(*names, names[0]),
+        [_BY_TYPE.get(str(part.type), _anything) for part in fields(cls)],
+    )
+    for cls, names in _NAMES.items()
+}
+"""The JSON of a value with gaps, how to get what stands there, and how each of it is spelled."""
+
+
 def encode(event: Event) -> tuple[str, dict[str, Any]]:
-    """`(kind, body)` where body is JSON-able."""
-    if isinstance(event, Unknown):
-        return event.name, event.body
-    return event.kind, _plain(event)
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    for name in _NAMES[type(value)]:
-        item = getattr(value, name)
-        if type(item) in _NAMES:
-            item = _plain(item)
-        elif name == "calls":
-            item = [_plain(call) for call in item]
-        body[name] = item
-    return body
+    """`(kind, body)` where body is what the journal keeps, as JSON values."""
+    kind, body = spell(event)
+    return kind, json.loads(body)
 
 
 def decode(kind: str, body: dict[str, Any]) -> Event:
@@ -320,8 +376,7 @@ def _build(cls: Any, body: dict[str, Any]) -> Any:
     return cls(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """An event in its journal: `seq` counts from 1 within the session, `time` is ms since 1970.
 
     `hash` is the SHA-256 over the hash before it and this row (`store.chain` gives the exact bytes).

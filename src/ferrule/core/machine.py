@@ -12,23 +12,23 @@ Rules of this file, each a promise with a test:
 * `history` is valid for every wire whenever a command is outstanding or the run is over: each
   assistant message with calls is followed by exactly its results, in the model's order, and a run that
   stopped early ends with an assistant message that says so.
+* A notice reaches the model once: with the results of the round in which it arrived, else with the next message.
 * Feeding the same events again gives the same state. So a journal is a session, and a crash costs at
   most the call that was running: `Recovered` settles it.
 * Any event in any order is survivable: one that does not fit the state changes nothing.
 
 What this file cannot see: whether the driver tells the truth. It trusts that `CallStarted` was
-journaled before the effect and `ToolAnswered` after it.
+journaled before an effect and `ToolAnswered` after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from . import events
-from .calls import Call, ErrorType, Result
-from .calls_in_flight import CallState, Phase, Slot, start, unfinished, with_new_ids
+from . import events, notices
+from .calls import ErrorType, Result
+from .calls_in_flight import ACTIVE, CallState, Phase, Slot, named, start, too_many
 from .commands import AskModel, Command, Evaluate, Finish, RunTool
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -44,34 +44,20 @@ class Machine:
         self.round = 0
         self.usage = events.Usage()
         self.history: list[Message] = []
+        self.ids: set[str] = set()
+        """Of every call in this session: a new one must have another."""
         self._envelope = False
         self._slots: dict[str, Slot] = {}
         self._batch: list[Slot] = []
         self._direct: list[Slot] = []
-        self._ids: set[str] = set()
+        self._notices: list[events.NoticeGiven] = []
         self._repeats = Repeats()
         self._last_answer = False
-        self._handlers: dict[type, Callable[[Any], list[Command]]] = {
-            events.SessionOpened: self._on_opened,
-            events.RunStarted: self._on_run_started,
-            events.ContextAdded: self._on_context_added,
-            events.DirectCall: self._on_direct_call,
-            events.ModelAnswered: self._on_model_answered,
-            events.ModelFailed: self._on_model_failed,
-            events.CallEvaluated: self._on_evaluated,
-            events.PersonAnswered: self._on_person,
-            events.CallStarted: self._on_started,
-            events.ToolAnswered: self._on_answered,
-            events.Cancelled: self._on_cancelled,
-            events.LimitHit: self._on_limit,
-            events.RunFinished: self._on_finished,
-            events.Recovered: self._on_recovered,
-        }
 
     def feed(self, event: events.Event) -> list[Command]:
         """Take one event in; say what to do next."""
-        handler = self._handlers.get(type(event))
-        return handler(event) if handler else []
+        handler = self._HANDLERS.get(type(event))
+        return handler(self, event) if handler else []
 
     def rebuild(self, journal: list[events.Event]) -> None:
         """Become what a journal says. Commands are dropped: feed `Recovered` to get the open ones."""
@@ -81,12 +67,7 @@ class Machine:
     @property
     def active(self) -> bool:
         """True while a run is under way."""
-        return self.phase is Phase.ASKING or self.phase is Phase.WORKING
-
-    def named(self, answer: events.ModelAnswered) -> events.ModelAnswered:
-        """The answer with the ids that its calls go by here: what to journal. Named twice is named once."""
-        calls = with_new_ids(answer.calls, self._ids, self.round)
-        return answer if calls == answer.calls else replace(answer, calls=calls, raw=None)
+        return self.phase in ACTIVE
 
     def slot(self, call_id: str) -> Slot | None:
         """Where a call is, or None if no such call was made in this run."""
@@ -107,15 +88,22 @@ class Machine:
         return []
 
     def _on_run_started(self, event: events.RunStarted) -> list[Command]:
-        if self.active:
+        if self.phase in ACTIVE:
             self._stop(ErrorType.CANCELLED, "a new message arrived", "cancelled")
         self.limits = event.limits
-        self.history.append(UserMessage(event.text))
-        self._slots = {slot.call.id: slot for slot in self.open_calls()}
+        text = notices.before(self._notices, event.text) if self._notices else event.text
+        self.history.append(UserMessage(text))
+        self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
         self._repeats = Repeats()
         self._last_answer = False
         self.round, self.usage = 0, events.Usage()
         return self._ask()
+
+    def _on_notice_given(self, event: events.NoticeGiven) -> list[Command]:
+        self._notices.append(event)
+        if event.at_once and self.phase is Phase.ASKING:
+            notices.deliver(self._notices, self.history)
+        return []
 
     def _on_context_added(self, event: events.ContextAdded) -> list[Command]:
         if not self.active:
@@ -123,14 +111,23 @@ class Machine:
         return []
 
     def _on_direct_call(self, event: events.DirectCall) -> list[Command]:
-        if not event.call.id or event.call.id in self._ids:
+        if not event.call.id or event.call.id in self.ids:
             return []
-        self._ids.add(event.call.id)
+        self.ids.add(event.call.id)
         slot = self._slots[event.call.id] = Slot(event.call, direct=True, state=CallState.EVALUATING)
         self._direct.append(slot)
         return [Evaluate(event.call)]
 
     def _ask(self) -> list[Command]:
+        """The next question, with what the model is to read before it; or the end, if there were enough."""
+        if self.round >= self.limits.max_rounds:
+            if self.limits.on_limit != "answer":
+                why = f"{self.limits.max_rounds} rounds"
+                return self._stop(ErrorType.LIMIT, why, "limit", "limit_max_rounds")
+            self._last_answer = True
+        self._close_round()
+        if self._notices:
+            notices.deliver(self._notices, self.history)
         self.phase = Phase.ASKING
         self.round += 1
         return [AskModel(self.round, tools=not self._last_answer)]
@@ -141,37 +138,32 @@ class Machine:
         if self.phase is not Phase.ASKING:
             return []
         self.usage += event.usage
-        event = self.named(event)
+        event = named(event, self.ids, self.round)
         calls = () if self._last_answer else event.calls
-        self._ids.update(call.id for call in calls)
         text = event.text if event.text or calls else "(no answer)"
         self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
             return [self._finish_with(event)]
         self.phase = Phase.WORKING
-        self._batch = [self._admit(index, call) for index, call in enumerate(calls)]
-        commands: list[Command] = [Evaluate(s.call) for s in self._batch if s.result is None]
+        commands: list[Command] = []
+        most = self.limits.max_calls_per_round
+        for index, call in enumerate(calls):
+            self.ids.add(call.id)
+            slot = self._slots[call.id] = Slot(call, state=CallState.EVALUATING)
+            self._batch.append(slot)
+            if refusal := self._repeats.refusal(call) if index < most else too_many(call, most):
+                slot.complete(refusal)
+            else:
+                commands.append(Evaluate(call))
         return commands or self._advance()
-
-    def _admit(self, index: int, call: Call) -> Slot:
-        slot = self._slots[call.id] = Slot(call, state=CallState.EVALUATING)
-        if index >= self.limits.max_calls_per_round:
-            message = (
-                f"not run: at most {self.limits.max_calls_per_round} calls per answer; ask again for the rest"
-            )
-            slot.complete(Result.error(call, ErrorType.LIMIT, message))
-        elif refusal := self._repeats.refusal(call):
-            slot.complete(refusal)
-        return slot
 
     def _finish_with(self, answer: events.ModelAnswered) -> Command:
         self.phase = Phase.FINISHED
         if answer.stop == "filter":
             return Finish("failed", answer.text, "content_filter", "withheld by the provider", self.usage)
         if self._last_answer:
-            return Finish(
-                "limit", answer.text, "limit_max_rounds", f"{self.limits.max_rounds} rounds", self.usage
-            )
+            why = f"{self.limits.max_rounds} rounds"
+            return Finish("limit", answer.text, "limit_max_rounds", why, self.usage)
         cut = "cut at the model's output limit" if answer.stop == "length" else ""
         return Finish("done", answer.text, "length" if cut else "", cut, self.usage)
 
@@ -221,23 +213,17 @@ class Machine:
 
     def _advance(self) -> list[Command]:
         """Start whatever may start now; when a round is answered, go on."""
-        waiting, ready = unfinished(self._batch)
+        waiting = [slot for slot in self._batch if slot.result is None]
         if self._direct:
             self._direct = [slot for slot in self._direct if slot.result is None]
-        slots = [*self._direct, *waiting] if ready else self._direct
-        commands = start(slots, [*self._direct, *waiting]) if slots else []
+        commands: list[Command] = []
+        if waiting or self._direct:
+            # Nothing of a round runs before all of it was evaluated; the last call is evaluated last.
+            ready = waiting if all(slot.evaluation for slot in reversed(waiting)) else []
+            commands = start([*self._direct, *ready], [*self._direct, *waiting])
         if self.phase is Phase.WORKING and not waiting:
-            self._close_round()
-            commands += self._next_round()
+            commands += self._ask()
         return commands
-
-    def _next_round(self) -> list[Command]:
-        if self.round < self.limits.max_rounds:
-            return self._ask()
-        if self.limits.on_limit == "answer":
-            self._last_answer = True
-            return self._ask()
-        return self._stop(ErrorType.LIMIT, f"{self.limits.max_rounds} rounds", "limit", "limit_max_rounds")
 
     def _close_round(self) -> None:
         for slot in self._batch:
@@ -263,9 +249,8 @@ class Machine:
     def _on_limit(self, event: events.LimitHit) -> list[Command]:
         if not self.active:
             return []
-        return self._stop(
-            ErrorType.LIMIT, f"{event.limit} = {event.value:g}", "limit", f"limit_{event.limit}"
-        )
+        why = f"{event.limit} = {event.value:g}"
+        return self._stop(ErrorType.LIMIT, why, "limit", f"limit_{event.limit}")
 
     def _stop(self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = "") -> list[Command]:
         for slot in self.open_calls():
@@ -284,8 +269,7 @@ class Machine:
         """Settle what a dead process left open; safe work starts again, unknown outcomes are said."""
         commands: list[Command] = []
         for slot in self.open_calls():
-            effect = slot.evaluation.effect if slot.evaluation else "none"
-            if slot.started and effect not in ("none", "read"):
+            if slot.started and slot.evaluation and slot.evaluation.announced:
                 slot.abandon(ErrorType.INTERNAL_ERROR, event.reason or "the process ended")
             elif slot.approved and slot.evaluation:
                 commands.append(RunTool(slot.call, slot.evaluation))
@@ -295,3 +279,21 @@ class Machine:
         if self.phase is Phase.ASKING:
             return [*commands, AskModel(self.round, tools=not self._last_answer)]
         return commands or self._advance()
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Machine, Any], list[Command]]]] = {
+        events.SessionOpened: _on_opened,
+        events.RunStarted: _on_run_started,
+        events.ContextAdded: _on_context_added,
+        events.NoticeGiven: _on_notice_given,
+        events.DirectCall: _on_direct_call,
+        events.ModelAnswered: _on_model_answered,
+        events.ModelFailed: _on_model_failed,
+        events.CallEvaluated: _on_evaluated,
+        events.PersonAnswered: _on_person,
+        events.CallStarted: _on_started,
+        events.ToolAnswered: _on_answered,
+        events.Cancelled: _on_cancelled,
+        events.LimitHit: _on_limit,
+        events.RunFinished: _on_finished,
+        events.Recovered: _on_recovered,
+    }

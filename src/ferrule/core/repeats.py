@@ -8,29 +8,33 @@ runs. Tools that poll by nature are exempt. Counts live as long as the run.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .calls import Call, ErrorType, Result
 
+_sorted = json.JSONEncoder(sort_keys=True).encode
+
 
 @dataclass(slots=True)
-class _Seen:
-    answer: str
-    count: int
-
-
 class Repeats:
-    """Counts identical call-and-answer pairs of one run."""
+    """Counts identical call-and-answer pairs of one run.
 
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], _Seen] = {}
-        self._keys: dict[str, tuple[str, str]] = {}
+    `seen` is the last answer and how often it came, by tool and arguments; `keys` those of the calls under way.
+    """
+
+    seen: dict[tuple[str, str], tuple[str, int]] = field(
+        default_factory=dict[tuple[str, str], tuple[str, int]]
+    )
+    keys: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def refusal(self, call: Call) -> Result | None:
-        """The answer to a fourth identical call, or None if it may run."""
-        key = self._keys[call.id] = _key(call)
-        seen = self._seen.get(key)
-        if seen is None or seen.count < 3:
+        """The answer to a fourth identical call, or None if it may run. To be asked once, before `observe`."""
+        try:
+            arguments = _sorted(json.loads(call.arguments))
+        except (ValueError, RecursionError):
+            arguments = call.arguments
+        key = self.keys[call.id] = (call.tool, arguments)
+        if self.seen.get(key, ("", 0))[1] < 3:
             return None
         return Result.error(
             call,
@@ -41,14 +45,16 @@ class Repeats:
 
     def observe(self, call: Call, result: Result) -> Result:
         """The result as the model should see it, after counting it."""
-        answer = result.error_message or "" if not result.success else _text(result)
-        key = self._keys.pop(call.id, None) or _key(call)
-        seen = self._seen.get(key)
-        if seen is None or seen.answer != answer:
-            self._seen[key] = _Seen(answer, 1)
+        answer = result.data if result.success else result.error_message or ""
+        if not isinstance(answer, str):
+            answer = _sorted(answer)
+        key = self.keys.pop(call.id)
+        before, count = self.seen.get(key, ("", 0))
+        count = count + 1 if before == answer else 1
+        self.seen[key] = (answer, count)
+        if count == 1:
             return result
-        seen.count += 1
-        if seen.count == 2:
+        if count == 2:
             note = (
                 f"[note: this is the same answer as before; calling `{call.tool}` again will not change it]"
             )
@@ -56,19 +62,7 @@ class Repeats:
         return Result.error(
             call,
             ErrorType.LIMIT,
-            f"`{call.tool}` gave this same answer {seen.count} times; it is in the conversation above. "
+            f"`{call.tool}` gave this same answer {count} times; it is in the conversation above. "
             "Do something else or answer now.",
             timestamp=result.timestamp,
         )
-
-
-def _key(call: Call) -> tuple[str, str]:
-    try:
-        arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    return call.tool, arguments
-
-
-def _text(result: Result) -> str:
-    return result.data if isinstance(result.data, str) else json.dumps(result.data, sort_keys=True)

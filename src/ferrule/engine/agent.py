@@ -6,8 +6,9 @@ import asyncio
 import getpass
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, JournalError
@@ -26,13 +27,19 @@ from ferrule.store.paths import journal as journal_file
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
+from .asking import CurrentApprover
 from .clock import Clock, SystemClock
+from .closing import Closers
 from .dispatcher import Dispatcher
 from .driver import Driver
 from .hooks import Hook
 from .live import Live
 from .prompt import system_text
 from .session import RunResult, Session
+
+if TYPE_CHECKING:
+    from .hook_chain import Hooks
+    from .hook_events import EventHook
 
 
 class Agent:
@@ -43,7 +50,7 @@ class Agent:
     `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
     *ask* is a *no*. `journal` is a Journal or a file; by default the person's own, in their state folder.
     `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
-    shows the model the whole result object always. `connect` turns a model's name into a wire, when it is first needed.
+    shows the model the whole result object always. `hooks` are asked around calls, or on events (`hook_events`). `connect` turns a model's name into a wire, when it is first needed.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
         print(agent.run_sync("Is it raining in Ghent?").text)
@@ -64,7 +71,7 @@ class Agent:
         gate: Gate | None = None,
         approver: Approver | None = None,
         journal: Journal | str | Path | None = None,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[Hook | EventHook | Hooks] = (),
         scopes: Iterable[str] = (),
         way: str = "auto",
         fallback: bool = True,
@@ -102,6 +109,8 @@ class Agent:
         self._user = user or _person()
         self._clock = clock or SystemClock()
         self._interruptible = interruptible
+        self._unclosed: set[Closers] = set()
+        self._specs: tuple[Gate, int, tuple[ToolSpec, ...]] | None = None
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
@@ -129,7 +138,15 @@ class Agent:
         self._way = way or self._way
 
     async def close(self) -> None:
-        """Give the model's connections (or its local server) back."""
+        """Close what tools left open in any session (`Context.on_close`), then give the model's connections back."""
+        try:
+            for closers in [*self._unclosed]:
+                await closers.run()
+        finally:
+            await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Give the model's connections (or its local server) back; sessions can go on with new ones."""
         if not isinstance(self._model, str):
             await self._model.close()
 
@@ -179,7 +196,7 @@ class Agent:
         try:
             return await session.run(text)
         finally:
-            session.close()
+            await session.close()
 
     def run_sync(self, text: str) -> RunResult:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
@@ -193,8 +210,8 @@ class Agent:
         try:
             return await self.run(text)
         finally:
-            # Connections belong to the event loop that ends here.
-            await self.close()
+            # Connections belong to the event loop that ends here; other sessions may go on elsewhere.
+            await self.disconnect()
 
     async def stream(self, text: str) -> AsyncIterator[Live]:
         """`run`, event by event."""
@@ -203,16 +220,20 @@ class Agent:
             async for item in session.stream(text):
                 yield item
         finally:
-            session.close()
+            await session.close()
 
     def _make(self, session_id: str, system: str) -> Session:
         identity = Identity(self._tenant, self._user, session_id, "none")
-        driver = Driver(
+        make: Callable[..., Driver] = Driver
+        around_calls: tuple[Hook, ...] = ()
+        if self._hooks:
+            make, around_calls = self._hooked()
+        driver = make(
             Machine(),
             Dispatcher(
                 self.catalog,
                 self.gate.for_session(),
-                hooks=self._hooks,
+                hooks=around_calls,
                 scopes=self._scopes,
                 cap=self.limits.max_output_bytes,
                 clock=self._clock,
@@ -221,11 +242,18 @@ class Agent:
             identity,
             exchange=lambda: self._exchange(system, driver),
             approver=self.approver,
-            clock=self._clock,
-            resources=self._resources,
+            resources={**self._resources, Approver: CurrentApprover(lambda: driver.approver)},
             interruptible=self._interruptible,
+            unclosed=self._unclosed,
         )
         return Session(session_id, driver, self.model, self.limits)
+
+    def _hooked(self) -> tuple[Callable[..., Driver], tuple[Hook, ...]]:
+        from .hooked import HookedDriver, session_hooks
+
+        workspace = str(self.workspace.root) if self.workspace else ""
+        hooks, around_calls = session_hooks(self._hooks, workspace=workspace, mode=str(self.gate.mode))
+        return partial(HookedDriver, hooks=hooks), around_calls
 
     async def _exchange(self, system: str, driver: Driver) -> Exchange:
         from ferrule.models.ways.ladder import choose, open_exchange
@@ -244,16 +272,20 @@ class Agent:
         )
         return exchange
 
-    def specs(self) -> list[ToolSpec]:
-        """The tools as the model gets them: sorted, hidden ones left out, each schema encoded once."""
-        names = self.catalog.wire_table()
-        return [
-            ToolSpec(
-                tool.full_name, names[tool.full_name], tool.description, tool.schema_json(), tool.examples
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model gets them: sorted, hidden ones left out. The same value while nothing changes."""
+        gate, version = self.gate, self.catalog.version
+        if self._specs is None or self._specs[0] is not gate or self._specs[1] != version:
+            names = self.catalog.wire_table()
+            specs = tuple(
+                ToolSpec(
+                    tool.full_name, names[tool.full_name], tool.description, tool.schema_json(), tool.examples
+                )
+                for tool in self.catalog
+                if not gate.hidden(tool.full_name) and tool.scopes <= self._scopes
             )
-            for tool in self.catalog
-            if not self.gate.hidden(tool.full_name) and tool.scopes <= self._scopes
-        ]
+            self._specs = (gate, version, specs)
+        return self._specs[2]
 
 
 def _person() -> str:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import PersonAnswered
-from ferrule.guard.approval import ApprovalRequest, Approver
+from ferrule.guard.approval import Answer, ApprovalRequest, Approver
 from ferrule.guard.gate import Gate
 from ferrule.tools.context import Context
 
 from .dispatcher import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentApprover:
+    """Whoever is asked at that moment: a face may take over a session after it was made. For handlers that must ask."""
+
+    current: Callable[[], Approver]
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """As `Approver.ask`."""
+        return await self.current().ask(request)
 
 
 async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Gate) -> PersonAnswered:
@@ -17,7 +31,7 @@ async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Ga
     assert tool is not None and decision is not None and values is not None
     call_id, digest = prepared.call.id, prepared.evaluation.digest
     now = gate.decide(tool, values)
-    if now.verdict == "allow":
+    if now.verdict == "allow" and not prepared.asked:
         # An answer to an earlier call of this round already covers this one.
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
     try:

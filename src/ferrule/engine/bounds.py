@@ -50,7 +50,9 @@ class Bounded:
 
 
 def bound(value: Any, cap: int) -> Bounded:
-    """Cut what is longer than `cap` bytes of UTF-8, on a character boundary."""
+    """A handler's value as JSON (see `jsonable`), cut to `cap` bytes of UTF-8 on a character boundary."""
+    if type(value) is not str:
+        value = jsonable(value)
     text = value if isinstance(value, str) else compact(value)
     if text.isascii() and len(text) <= cap:
         return Bounded(value, len(text), False, ())

@@ -9,9 +9,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`now` is ms since 1970, `monotonic` seconds from anywhere, `sleep` waits that many seconds."""
+    """`now` is seconds since 1970, `monotonic` seconds from anywhere, `sleep` waits that many seconds."""
 
-    def now(self) -> int: ...
+    def now(self) -> float: ...
 
     def monotonic(self) -> float: ...
 
@@ -21,8 +21,6 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own."""
 
-    def now(self) -> int:
-        return time.time_ns() // 1_000_000
-
+    now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
     sleep = staticmethod(asyncio.sleep)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -26,12 +26,12 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.guard.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import SideEffect, Tool
 
 from . import shell
-from .bounds import bound, jsonable
+from .bounds import bound
 from .clock import Clock, SystemClock
-from .hooks import Block, Change, Hook
+from .hooks import Answer, Ask, Block, Change, Hook
 from .threads import run_blocking
 
 
@@ -45,6 +45,8 @@ class Prepared:
     values: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     decision: Decision | None = None
+    asked: str = ""
+    """Why a hook wants a person to say yes, whatever the rules allow."""
 
 
 class Dispatcher:
@@ -76,23 +78,19 @@ class Dispatcher:
     def evaluate(self, call: Call) -> Prepared:
         """Resolve, check rights, parse, validate, decide. A refusal carries the result."""
         try:
-            return self._evaluate(call)
+            tool = self.catalog.get(call.tool)
+            if tool is None:
+                return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
+            if not tool.scopes <= self._scopes:
+                missing = f"`{call.tool}` needs the scope {', '.join(sorted(tool.scopes - self._scopes))}"
+                return self._refuse(call, ErrorType.PERMISSION_DENIED, missing)
+            arguments, repairs = parse_arguments(call.arguments)
+            return self._judge(call, tool, arguments, repairs)
+        except ToolFailed as error:
+            return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
         except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
             said = f"it could not be judged: {_said(error)}"
             return self._refuse(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}` was not run: {said}")
-
-    def _evaluate(self, call: Call) -> Prepared:
-        tool = self.catalog.get(call.tool)
-        if tool is None:
-            return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
-        if not tool.scopes <= self._scopes:
-            missing = ", ".join(sorted(tool.scopes - self._scopes))
-            return self._refuse(call, ErrorType.PERMISSION_DENIED, f"`{call.tool}` needs the scope {missing}")
-        try:
-            arguments, repairs = parse_arguments(call.arguments)
-        except ToolFailed as error:
-            return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
-        return self._judge(call, tool, arguments, repairs)
 
     def _judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]) -> Prepared:
         checked = tool.arguments.check(arguments)
@@ -105,12 +103,14 @@ class Dispatcher:
                 call, ErrorType.PERMISSION_DENIED, f"`{call.tool}` was not run: {decision.reason}", decision
             )
         repairs.extend(checked.repairs)
+        # A digest binds an approval, or the announcement of an effect, to these arguments. A read has neither.
+        bound_to = decision.verdict != "allow" or tool.side_effect not in (SideEffect.NONE, SideEffect.READ)
         evaluation = CallEvaluated(
             call.id,
             decision.verdict,
             decision.reason,
             decision.rule,
-            digest(tool.full_name, checked.values),
+            digest(tool.full_name, checked.values) if bound_to else "",
             tool.side_effect,
             tool.risk,
             tool.access(checked.values),
@@ -147,38 +147,64 @@ class Dispatcher:
         tool, values, call = prepared.tool, prepared.values, prepared.call
         if tool is None or values is None or prepared.evaluation.verdict == "refuse":
             return prepared.evaluation.result or Result.error(call, ErrorType.PERMISSION_DENIED, "refused")
+        approved, asked = prepared.evaluation.digest if prepared.asked else None, ""
+        answered: Answer | None = None
         for hook in self._hooks:
             stopped = await self._before(hook, prepared, context)
             if isinstance(stopped, Result):
                 return stopped
-            if stopped is not None:
+            if isinstance(stopped, Answer):
+                answered = stopped
+                break
+            if isinstance(stopped, Ask):
+                asked = asked or stopped.reason
+            elif stopped is not None:
                 # What a person approved may run: a hook that makes the same change again asks no second time.
                 same = stopped.evaluation.digest == prepared.evaluation.digest and stopped.tool is not None
                 prepared = stopped
                 if prepared.values is None or not (same or prepared.evaluation.verdict == "allow"):
                     return prepared.evaluation.result or prepared
-                values = prepared.values
+                values, asked = prepared.values, asked or prepared.asked
+        if asked and digest(tool.full_name, values) != approved:
+            return _question(prepared, digest(tool.full_name, values), asked)
         started = self._clock.monotonic()
-        result = await self._invoke(tool, values, prepared, context)
-        result = replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
+        if answered is None:
+            result = await self._invoke(tool, values, prepared, context, started)
+        else:
+            result = await self._answered(answered, call, started)
         for hook in self._hooks:
             result = await self._after(hook, tool, result, context)
         return result
 
-    async def _before(self, hook: Hook, prepared: Prepared, context: Context) -> Result | Prepared | None:
+    async def _before(
+        self, hook: Hook, prepared: Prepared, context: Context
+    ) -> Result | Prepared | Ask | Answer | None:
         assert prepared.tool is not None and prepared.values is not None
         call = prepared.call
         try:
             # A copy: what a hook changes in place would run without having been checked.
             answer = await hook.before(prepared.tool, deepcopy(dict(prepared.values)), context)
             if isinstance(answer, Change):
-                return self._judge(call, prepared.tool, answer.arguments, [])
+                return replace(self._judge(call, prepared.tool, answer.arguments, []), asked=answer.ask)
         except Exception as error:  # noqa: BLE001  boundary: a broken hook blocks (fail closed)
             answer = Block(f"a hook failed: {_said(error)}")
         if isinstance(answer, Block):
             message = f"`{call.tool}` was not run: {answer.reason}"
-            return Result.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=self._clock.now())
-        return None
+            timestamp = int(self._clock.now() * 1000)
+            return Result.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=timestamp)
+        return answer
+
+    async def _answered(self, answer: Answer, call: Call, started: float) -> Result:
+        """What a hook has somebody else answer, instead of the tool."""
+        try:
+            given = Result(call.id, call.tool, True, timestamp=int(self._clock.now() * 1000))
+            return self._bounded(replace(given, data=await answer.produce()), given)
+        except ToolFailed as error:
+            return self._failed(
+                call, error.error_type, f"`{call.tool}` was not run: {error.message}", started
+            )
+        except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever is raised is one result
+            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started)
 
     async def _after(self, hook: Hook, tool: Tool, result: Result, context: Context) -> Result:
         try:
@@ -191,52 +217,57 @@ class Dispatcher:
             )
 
     async def _invoke(
-        self, tool: Tool, values: Mapping[str, Any], prepared: Prepared, context: Context
+        self, tool: Tool, values: Mapping[str, Any], prepared: Prepared, context: Context, started: float
     ) -> Result:
         call = prepared.call
         try:
-            value = await shell.run(
-                tool, lambda: _attempt(tool, values, context), self._clock, context.progress
-            )
-            value = jsonable(value if tool.output is None else self._check_output(tool, value))
+            given = {**values, tool.context_parameter: context} if tool.context_parameter else values
+            handler = tool.handler
+            attempt = (lambda: handler(**given)) if tool.is_async else (lambda: _in_thread(handler, given))
+            value = await shell.run(tool, attempt, self._clock, context.progress)
+            if tool.output is not None:
+                value, problems = tool.output.encode(value)
+                if problems:
+                    raise _misfit(tool, problems)
             kept = bound(value, self._cap)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             # Nobody stopped this call: something the handler waited for was cancelled. That is its failure.
-            return self._failed(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself")
+            return self._failed(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started)
         except ToolFailed as error:
-            return self._failed(call, error.error_type, error.message)
+            return self._failed(call, error.error_type, error.message, started)
         except OSError as error:
-            return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}")
+            return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         except FerruleError as error:
-            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}")
+            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}", started)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever a handler raises is one result
-            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}")
+            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started)
         return Result(
             call.id,
             call.tool,
             True,
             kept.data,
+            duration_ms=int((self._clock.monotonic() - started) * 1000),
             size=kept.size,
-            timestamp=self._clock.now(),
+            timestamp=int(self._clock.now() * 1000),
             partial=kept.partial,
             notes=(*kept.notes, *prepared.notes),
         )
 
-    def _check_output(self, tool: Tool, value: Any) -> Any:
-        assert tool.output is not None
-        encoded, problems = tool.output.encode(value)
-        if problems:
-            raise ToolFailed(
-                ErrorType.INTERNAL_ERROR,
-                f"`{tool.name}` ran, but its result does not fit its own schema: {'; '.join(problems)}",
-            )
-        return encoded
+    def stopped(self, prepared: Prepared) -> Result:
+        """The result of a call whose handler was cancelled: what is known of its effect."""
+        what = "stopped"
+        if prepared.tool is None or not prepared.tool.repeatable:
+            what = "stopped while it ran: outcome unknown; check what it did before doing it again"
+        return self._failed(prepared.call, ErrorType.CANCELLED, what)
 
-    def _failed(self, call: Call, error: ErrorType, message: str) -> Result:
-        return Result.error(call, error, self._cut(message), timestamp=self._clock.now())
+    def _failed(self, call: Call, error: ErrorType, message: str, started: float | None = None) -> Result:
+        result = Result.error(call, error, self._cut(message), timestamp=int(self._clock.now() * 1000))
+        if started is None:
+            return result
+        return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
 
     def _cut(self, message: str) -> str:
         kept = bound(message, self._cap)
@@ -247,11 +278,17 @@ class Dispatcher:
         changed = replace(changed, call_id=result.call_id, tool=result.tool)
         if not changed.success:
             return replace(changed, error_message=self._cut(changed.error_message or "withheld by a hook"))
-        kept = bound(jsonable(changed.data), self._cap)
+        kept = bound(changed.data, self._cap)
         notes = (*kept.notes, *changed.notes)
         return replace(
             changed, data=kept.data, size=kept.size, partial=kept.partial or changed.partial, notes=notes
         )
+
+
+def _question(prepared: Prepared, bound_to: str, why: str) -> Prepared:
+    """A call that may run only if a person says yes to these arguments. No answer covers the next call: no offers."""
+    evaluation = replace(prepared.evaluation, verdict="ask", reason=why, digest=bound_to)
+    return replace(prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), asked=why)
 
 
 def _said(error: BaseException) -> str:
@@ -268,13 +305,13 @@ def _listed(items: Sequence[str], most: int = 8) -> str:
     return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
 
 
-async def _attempt(tool: Tool, values: Mapping[str, Any], context: Context) -> Any:
-    arguments = dict(values)
-    if tool.context_parameter is not None:
-        arguments[tool.context_parameter] = context
-    if tool.is_async:
-        return await tool.handler(**arguments)
-    value = await run_blocking(lambda: tool.handler(**arguments))
+def _misfit(tool: Tool, problems: Sequence[str]) -> ToolFailed:
+    message = f"`{tool.name}` ran, but its result does not fit its own schema: {'; '.join(problems)}"
+    return ToolFailed(ErrorType.INTERNAL_ERROR, message)
+
+
+async def _in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    value = await run_blocking(lambda: handler(**values))
     return await value if asyncio.iscoroutine(value) else value
 
 
@@ -287,10 +324,13 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
     if not text.strip():
         return {}, []
     repairs: list[str] = []
-    value = _load(text)
-    if isinstance(value, str):
-        value = _load(value)
-        repairs.append("the arguments were JSON text inside JSON text")
+    try:
+        value: Any = json.loads(text)
+        if isinstance(value, str):
+            value = json.loads(value)
+            repairs.append("the arguments were JSON text inside JSON text")
+    except (ValueError, RecursionError) as error:
+        raise ToolFailed(ErrorType.PARSE_ERROR, _unreadable(error)) from error
     if value is None:
         return {}, repairs
     if not isinstance(value, dict):
@@ -300,19 +340,16 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
     return cast("dict[str, Any]", value), repairs
 
 
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        said = "cut off" if cut else f"not valid JSON: {error.msg}"
-        around = text[max(0, error.pos - 20) : error.pos + 20]
-        raise ToolFailed(
-            ErrorType.PARSE_ERROR,
-            f"the arguments are {said} at character {error.pos} (near {around!r}); send one complete JSON object",
-        ) from error
-    except RecursionError as error:
-        raise ToolFailed(ErrorType.PARSE_ERROR, "the arguments are nested too deeply") from error
-    except ValueError as error:
+def _unreadable(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "the arguments are nested too deeply"
+    if not isinstance(error, json.JSONDecodeError):
         # Not JSON's fault: a number with more digits than Python reads.
-        raise ToolFailed(ErrorType.PARSE_ERROR, f"the arguments cannot be read: {error}") from error
+        return f"the arguments cannot be read: {error}"
+    text = error.doc
+    cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+    said = "cut off" if cut else f"not valid JSON: {error.msg}"
+    around = text[max(0, error.pos - 20) : error.pos + 20]
+    return (
+        f"the arguments are {said} at character {error.pos} (near {around!r}); send one complete JSON object"
+    )

@@ -3,8 +3,9 @@
 It only orchestrates. What may happen is the machine's decision, whether a call may run is the
 dispatcher's, what was said is the journal's. Its own promises:
 
-* An event is in the journal before anything outside this process follows from it. Events that need no
-  outside effect between them share one write.
+* An event is in the journal before anything outside this process follows from it: a request to the model, a
+  question, an effect. Events with nothing of that between them share one write. A call that only reads follows
+  from events that may still be unwritten: after a crash the model is asked again, and nothing was changed.
 * A cancelled run settles first: running handlers are stopped and answered, then the rest.
 * Every command is answered with events, also if carrying it out fails.
 """
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from ferrule.core import events
-from ferrule.core.calls import Call, ErrorType, Result, compact
-from ferrule.core.calls_in_flight import CallState
+from ferrule.core.calls import Call, Result, compact
+from ferrule.core.calls_in_flight import named
 from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool
 from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
@@ -31,8 +32,9 @@ from ferrule.store.journal import Journal
 from ferrule.tools.context import Context
 
 from .asking import ask
-from .clock import Clock
+from .closing import Closers
 from .dispatcher import Dispatcher, Prepared
+from .inbox import Inbox
 from .live import Progress
 from .log import Log
 
@@ -41,7 +43,7 @@ class Driver:
     """Drives one session's machine. One run at a time; direct calls may join in.
 
     `exchange` is opened at the first question to the model. With `interruptible` each call gets its own task, so
-    that `stop_call` works; without it a lone call runs in place, which is faster.
+    that `stop_call` works; without it a lone call runs in place, which is faster. `unclosed` is `Closers`'.
     """
 
     def __init__(
@@ -53,18 +55,19 @@ class Driver:
         *,
         exchange: Callable[[], Awaitable[Exchange]],
         approver: Approver,
-        clock: Clock,
         resources: dict[type, object],
         interruptible: bool = False,
+        unclosed: set[Closers],
     ) -> None:
         self.machine = machine
         self.dispatcher = dispatcher
         self.log = Log(journal, identity)
+        self.inbox = Inbox(self._feed)
+        self.closers = Closers(self.log, unclosed)
         self.memory: dict[str, Any] = {}
         self._open_exchange = exchange
         self._exchange: Exchange | None = None
         self.approver = approver
-        self._clock = clock
         self._resources = resources
         self._interruptible = interruptible
         self._prepared: dict[str, Prepared] = {}
@@ -77,6 +80,7 @@ class Driver:
     def open(self, opened: events.SessionOpened | None) -> None:
         """Take the session's lease; a new session's first event is written with its first run."""
         self.log.journal.lease(self.log.identity.session)
+        self.log.begun = opened is None
         if opened is not None:
             self._feed(opened)
 
@@ -89,7 +93,8 @@ class Driver:
 
     async def run(self, text: str, model: str, limits: Limits) -> Finish:
         """One message worked to its end within `limits`. Cancelling the task settles the run before it raises."""
-        self.log.identity = self.log.identity.for_run(uuid4().hex)
+        who = self.log.identity
+        self.log.identity = Identity(who.tenant, who.user, who.session, uuid4().hex)
         return await self._to_the_end(self._feed(events.RunStarted(text, model, limits)))
 
     async def resume(self, reason: str) -> Finish | None:
@@ -153,18 +158,21 @@ class Driver:
         todo = deque(commands)
         tasks: set[asyncio.Task[list[Command]]] = set()
         finish: Finish | None = None
+        self.inbox.loop = asyncio.get_running_loop()
         try:
             while todo or tasks:
                 while todo:
                     command = todo.popleft()
                     if isinstance(command, Evaluate):
-                        todo.extend(self._evaluate(command.call))
+                        prepared = self.dispatcher.evaluate(command.call)
+                        self._prepared[command.call.id] = prepared
+                        todo.extend(self._feed(prepared.evaluation))
                     elif isinstance(command, Finish):
                         finish = self._finish(command)
                     elif todo or tasks or self._interruptible:
                         tasks.add(self._spawn(command))
                     else:
-                        todo.extend(await self._carry_out(command))
+                        todo.extend(await self._STEPS[type(command)](self, command))
                 if tasks:
                     done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
@@ -176,24 +184,12 @@ class Driver:
         return finish
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
-        task = asyncio.create_task(self._carry_out(command))
+        task = asyncio.create_task(self._STEPS[type(command)](self, command))
         if isinstance(command, RunTool):
             name = command.call.id
             self._tasks[name] = task
             task.add_done_callback(lambda _: self._tasks.pop(name, None))
         return task
-
-    async def _carry_out(self, command: Command) -> list[Command]:
-        if isinstance(command, AskModel):
-            return await self._ask_model(command)
-        if isinstance(command, RunTool):
-            return await self._run_tool(command)
-        assert isinstance(command, AskPerson)
-        return await self._ask_person(command)
-
-    def _evaluate(self, call: Call) -> list[Command]:
-        prepared = self._prepared[call.id] = self.dispatcher.evaluate(call)
-        return self._feed(prepared.evaluation)
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
         self.log.flush()
@@ -206,10 +202,10 @@ class Driver:
                 self.log.take(self._exchange.notices)
         except ProviderError as error:
             return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
-        commands = self._feed(self.machine.named(answer))
-        most = self.machine.limits.max_tokens
-        spent = self.machine.usage.input + self.machine.usage.output
-        if most is not None and spent > most and self.machine.active:
+        machine, most = self.machine, self.machine.limits.max_tokens
+        commands = self._feed(named(answer, machine.ids, machine.round))
+        used = machine.usage
+        if most is not None and used.input + used.output > most and machine.active:
             return self._feed(events.LimitHit("max_tokens", most))
         return commands
 
@@ -220,12 +216,13 @@ class Driver:
             # After a restart the settings may have changed: what was approved is not what would run.
             self._prepared[call.id] = prepared
             return self._feed(prepared.evaluation)
-        self._feed(events.CallStarted(call.id, digest))
-        self.log.flush()
+        if prepared.evaluation.announced:
+            self._feed(events.CallStarted(call.id, digest))
+            self.log.flush()
         try:
             outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
         except asyncio.CancelledError:
-            commands = self._feed(events.ToolAnswered(self._stopped(call, prepared)))
+            commands = self._feed(events.ToolAnswered(self.dispatcher.stopped(prepared)))
             if call.id not in self._stopping:
                 raise
             self._stopping.discard(call.id)
@@ -246,20 +243,17 @@ class Driver:
         async def nested(tool: str, arguments: dict[str, Any]) -> Result:
             return await self.call(tool, arguments, by=f"call {call.id}")
 
-        def progress(text: str) -> None:
-            self.log.show(Progress(call.id, text))
-
-        seconds = prepared.tool.reliability.timeout if prepared.tool else None
-        return Context(self.log.identity, call.id, self.memory, self._resources, progress, nested, seconds)
-
-    def _stopped(self, call: Call, prepared: Prepared) -> Result:
-        harmless = prepared.tool is not None and prepared.tool.repeatable
-        what = (
-            "stopped"
-            if harmless
-            else "stopped while it ran: outcome unknown; check what it did before doing it again"
+        return Context(
+            self.log.identity,
+            call.id,
+            self.memory,
+            self._resources,
+            progress=lambda text: self.log.show(Progress(call.id, text)),
+            call=nested,
+            deadline=prepared.tool.reliability.timeout if prepared.tool else None,
+            tell=lambda text: self.inbox.tell(text, call.tool),
+            on_close=self.closers.add,
         )
-        return Result.error(call, ErrorType.CANCELLED, what, timestamp=self._clock.now())
 
     def _finish(self, command: Finish) -> Finish:
         self._feed(
@@ -279,7 +273,7 @@ class Driver:
     def _feed(self, event: events.Event) -> list[Command]:
         if isinstance(event, events.ToolAnswered):
             slot = self.machine.slot(event.result.call_id)
-            if slot is None or slot.state is CallState.COMPLETED:
+            if slot is None or slot.result is not None:
                 return []
         commands = self.machine.feed(event)
         if self._direct:
@@ -292,6 +286,12 @@ class Driver:
             slot = self.machine.slot(call_id)
             if slot is not None and slot.result is not None and not answered.done():
                 answered.set_result(slot.result)
+
+    _STEPS: ClassVar[dict[type, Callable[[Driver, Any], Coroutine[Any, Any, list[Command]]]]] = {
+        AskModel: _ask_model,
+        RunTool: _run_tool,
+        AskPerson: _ask_person,
+    }
 
 
 async def _stop(tasks: set[asyncio.Task[list[Command]]]) -> None:

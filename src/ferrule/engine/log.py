@@ -20,6 +20,8 @@ class Log:
         self.journal = journal
         self.identity = identity
         self.observer: Observer | None = None
+        self.begun = False
+        """Whether the session is in the journal: one that was opened and never used is not."""
         self._unwritten: list[Event] = []
 
     def add(self, event: Event) -> None:
@@ -35,6 +37,7 @@ class Log:
                 self.identity.session, self.identity.run, self._unwritten, identity=self.identity
             )
             self._unwritten = []
+            self.begun = True
 
     def show(self, item: Live) -> None:
         """Show something that is not journaled."""

@@ -12,6 +12,7 @@ from ferrule.core.commands import Finish
 from ferrule.core.errors import LimitReached, ProviderError, RunCancelled
 from ferrule.core.events import Usage
 from ferrule.core.limits import Limits
+from ferrule.core.notices import PERSON
 
 from .live import Live
 
@@ -49,12 +50,12 @@ class Session:
         Raises LimitReached (resumable), ProviderError, RunCancelled. Cancelling the awaiting task settles
         the run first: every call is answered and journaled.
         """
-        return await self._collect(self.driver.run(text, self.model, self.limits))
+        return self._outcome(await self.driver.run(text, self.model, self.limits))
 
     async def resume(self, reason: str = "the process that ran this ended") -> RunResult | None:
         """Finish the run that was open when the session was last left; None if there was none."""
-        open_run = self.driver.resume(reason)
-        return await self._collect(open_run, optional=True)
+        finish = await self.driver.resume(reason)
+        return None if finish is None else self._outcome(finish)
 
     async def call(self, tool: str, /, **arguments: Any) -> Result:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
@@ -80,15 +81,21 @@ class Session:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def close(self) -> None:
-        """Give the lease on the session back. The journal keeps everything."""
-        self.driver.log.journal.release(self.id)
+    def tell(self, text: str, source: str = PERSON) -> None:
+        """Give the model words on the way, from any thread: it reads them before its next answer in this run.
 
-    async def _collect(self, running: Any, *, optional: bool = False) -> Any:
-        finish: Finish | None = await running
-        if finish is None and optional:
-            return None
-        assert finish is not None
+        Where no run is under way they wait for the next one. Words of a `source` other than the person are data to it.
+        """
+        self.driver.inbox.tell(text, source)
+
+    async def close(self) -> None:
+        """End what tools left open (`Context.on_close`), then give the lease back. The journal keeps everything."""
+        try:
+            await self.driver.closers.run()
+        finally:
+            self.driver.log.journal.release(self.id)
+
+    def _outcome(self, finish: Finish) -> RunResult:
         if finish.stop != "done":
             self._raise(finish)
         machine = self.driver.machine

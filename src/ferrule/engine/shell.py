@@ -27,10 +27,10 @@ async def run(
     notice: Callable[[str], None],
 ) -> Any:
     """The handler's value. Raises ToolFailed, or whatever the last attempt raised."""
-    policy = tool.reliability
-    most = policy.attempts(tool.repeatable)
+    policy, number = tool.reliability, 0
     seconds = policy.timeout or DEFAULT_TIMEOUT
-    for number in range(1, most + 1):
+    while True:
+        number += 1
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
@@ -45,11 +45,11 @@ async def run(
             failure, kind = error, "transient" if error.transient else ""
         except ConnectionError as error:
             failure, kind = ToolFailed(ErrorType.IO_ERROR, f"`{tool.name}`: {error}"), "transient"
-        if number == most or kind not in policy.retry_on:
+        most = policy.attempts(tool.repeatable)
+        if number >= most or kind not in policy.retry_on:
             raise failure
         notice(f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most}")
         await clock.sleep(policy.wait(number, random.uniform(-1, 1)))
-    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _still(tool: Tool) -> str:

@@ -19,6 +19,8 @@ IDLE_SECONDS = 60.0
 """An idle connection older than this is not used again: servers and firewalls forget them."""
 IDLE_LIMIT = 1024
 """Idle connections kept per origin."""
+READ_SIZE = 1 << 18
+"""Bytes taken from a socket at once. One buffer per loop: a new one for each read costs more than most reads."""
 HIGH_WATER = 1 << 20
 """Bytes that may wait for a slow reader before the socket is left unread."""
 
@@ -46,11 +48,12 @@ class Origin:
     proxy: tuple[str, int, str] | None = None
 
 
-class Connection(asyncio.Protocol):
-    """See the head of this file. Made by `connect`."""
+class Connection(asyncio.BufferedProtocol):
+    """See the head of this file. Made by `connect`. `buffer` may be shared by all connections of a loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self._loop = loop
+        self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._closed: asyncio.Future[None] = loop.create_future()
         self._waiter: asyncio.Future[None] | None = None
@@ -70,7 +73,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # asyncio fills it and calls `buffer_updated` in the same breath: no other connection comes between.
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._buffer[:nbytes])
         parser = self._parser
         if parser is None or parser.done:
             # Nobody asked: a stray answer must not be taken for the next one.
@@ -216,6 +224,7 @@ class Pool:
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
         self._loop = asyncio.get_running_loop()
         self._tls = tls
+        self._buffer = memoryview(bytearray(READ_SIZE))
         self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
 
@@ -231,7 +240,7 @@ class Pool:
                 return connection
             self._drop(connection)
         async with asyncio.timeout(timeout):
-            connection = await connect(self._loop, origin, self._tls)
+            connection = await connect(self._loop, origin, self._tls, self._buffer)
         self._open.add(connection)
         return connection
 
@@ -261,7 +270,7 @@ class Pool:
 
 
 async def connect(
-    loop: asyncio.AbstractEventLoop, origin: Origin, tls: Callable[[], ssl.SSLContext]
+    loop: asyncio.AbstractEventLoop, origin: Origin, tls: Callable[[], ssl.SSLContext], buffer: memoryview
 ) -> Connection:
     """A new connection: TCP, the proxy's tunnel where there is one, TLS. Cancelling closes the socket."""
     if origin.proxy is None:
@@ -269,11 +278,11 @@ async def connect(
         # Racing address families costs tasks and buys nothing where there is one address.
         race = None if origin.host.replace(".", "").isdigit() or ":" in origin.host else 0.25
         _, connection = await loop.create_connection(
-            lambda: Connection(loop), origin.host, origin.port, ssl=context, happy_eyeballs_delay=race
+            lambda: Connection(loop, buffer), origin.host, origin.port, ssl=context, happy_eyeballs_delay=race
         )
         return connection
     host, port, credentials = origin.proxy
-    transport, connection = await loop.create_connection(lambda: Connection(loop), host, port)
+    transport, connection = await loop.create_connection(lambda: Connection(loop, buffer), host, port)
     if not origin.secure:
         return connection
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring as quote
 from typing import Any
 
 from ferrule.core.calls import compact
@@ -75,6 +76,7 @@ class OpenAIChat:
         self._owns_transport = transport is None
         self.replay_reasoning = replay_reasoning
         self._capabilities: Capabilities | None = None
+        self._offer: _Offer | None = None
 
     @property
     def model(self) -> str:
@@ -87,7 +89,12 @@ class OpenAIChat:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
-        return ChatExchange(self, system, tools, options)
+        offer = self._offer
+        if offer is None or offer.tools is not tools:
+            offer = _Offer(tools)
+            # A list could change under us.
+            self._offer = offer if isinstance(tools, tuple) else None
+        return ChatExchange(self, system, offer, options)
 
     async def close(self) -> None:
         if self._owns_transport:
@@ -111,6 +118,16 @@ class OpenAIChat:
         return from_models(self.id, await self.models())
 
 
+class _Offer:
+    """Tools as they are sent, encoded once for all conversations that offer the same ones."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self.tools = tools
+        self.names = Names(tools)
+        self.field = b',"tools":' + tools_field(tools) if tools else b""
+        self.weight = weight(self.field.decode())
+
+
 class ChatExchange:
     """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
     exchange reads and clears it. With a sink, notices go there and nowhere else.
@@ -118,18 +135,15 @@ class ChatExchange:
     After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
     """
 
-    def __init__(
-        self, wire: OpenAIChat, system: str, tools: Sequence[ToolSpec], options: ModelOptions
-    ) -> None:
+    def __init__(self, wire: OpenAIChat, system: str, offer: _Offer, options: ModelOptions) -> None:
         self.notices: list[tuple[str, str]] = []
         self._wire = wire
-        self._names = Names(tools)
+        self._names = offer.names
         self._timeout = options.timeout
         self._url = f"{wire.base_url}/chat/completions"
         self._head = b'{"model":' + dumps(wire.id) + b',"messages":['
         self._tail = _options(options, wire.native)
-        self._tools = b',"tools":' + tools_field(tools) if tools else b""
-        self._tools_weight = weight(self._tools.decode())
+        self._tools, self._tools_weight = offer.field, offer.weight
         self._choice = True
         self._transcript = Transcript(system, self._message)
 
@@ -234,30 +248,38 @@ class ChatExchange:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     def _message(self, message: Message) -> bytes:
+        # Written by hand: these few lines run for every message, and an encoder costs more than all of them.
         if isinstance(message, UserMessage):
-            return dumps({"role": "user", "content": message.text})
+            return _bytes(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
-            return dumps({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
+            return _bytes(
+                f'{{"role":"tool","tool_call_id":{quote(message.call_id)},"content":{quote(message.text)}}}'
+            )
         return self._assistant(message)
 
     def _assistant(self, message: AssistantMessage) -> bytes:
-        fields: dict[str, Any] = {"role": "assistant", "content": message.text}
-        if message.calls:
-            fields["content"] = message.text or None
-            fields["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": self._names.outbound(call.tool),
-                        "arguments": arguments_object(call.arguments),
-                    },
-                }
+        if not message.calls:
+            return _bytes(f'{{"role":"assistant","content":{quote(message.text)}}}')
+        calls = ",".join(
+            [
+                f'{{"id":{quote(call.id)},"type":"function","function":{{"name":{quote(self._names.outbound(call.tool))},'
+                f'"arguments":{quote(arguments_object(call.arguments))}}}}}'
                 for call in message.calls
             ]
-            if message.reasoning and self._wire.replay_reasoning:
-                fields["reasoning_content"] = message.reasoning
-        return dumps(fields)
+        )
+        more = ""
+        if message.reasoning and self._wire.replay_reasoning:
+            more = f',"reasoning_content":{quote(message.reasoning)}'
+        content = quote(message.text) if message.text else "null"
+        return _bytes(f'{{"role":"assistant","content":{content},"tool_calls":[{calls}]{more}}}')
+
+
+def _bytes(text: str) -> bytes:
+    """A lone surrogate (half an emoji out of a broken stream) becomes `?`."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def _options(options: ModelOptions, native: bool) -> bytes:

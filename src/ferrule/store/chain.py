@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from ferrule.core.calls import Result, compact
 from ferrule.core.errors import JournalError
-from ferrule.core.events import CallEvaluated, Event, ToolAnswered, encode
+from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 
 FIRST = bytes(32)
 """The hash before the first event."""
@@ -53,9 +53,9 @@ def check_kind(kind: str) -> None:
         raise JournalError(f"not a usable event kind: {kind!r}", code="journal_name")
 
 
-def escaped(event: Event) -> str:
-    """The body of an event with lone surrogates, which UTF-8 cannot hold."""
-    return json.dumps(encode(event)[1], separators=(",", ":"))
+def escaped(body: str) -> str:
+    """A body with lone surrogates, which UTF-8 cannot hold, as JSON that is all ASCII."""
+    return json.dumps(json.loads(body), separators=(",", ":"))
 
 
 def bound(event: Event, cap: int) -> Event:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
-from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError, JournalError
-from ferrule.core.events import CallEvaluated, Event, Record, ToolAnswered, Unknown, decode, encode
+from ferrule.core.events import CallEvaluated, Event, Record, ToolAnswered, Unknown, decode, spell
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
@@ -95,11 +94,6 @@ class Journal(Protocol):
         ...
 
 
-def wall_clock() -> int:
-    """Now, in ms since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 @dataclass(slots=True)
 class _Writing:
     """Where a session that this journal writes stands. `no` is 0 until its first event is written."""
@@ -120,7 +114,7 @@ _RESULTS = frozenset({ToolAnswered, CallEvaluated})
 class SqliteJournal:
     """A `Journal` in one SQLite file, or in memory. Opens (and makes) the file with the first use.
 
-    `durability` is `process` or `power` (see `database`), `now` the clock in ms since 1970.
+    `durability` is `process` or `power` (see `database`), `now` the clock in seconds since 1970.
     """
 
     def __init__(
@@ -128,7 +122,7 @@ class SqliteJournal:
         path: str | Path,
         *,
         durability: str = "process",
-        now: Callable[[], int] = wall_clock,
+        now: Callable[[], float] = time.time,
         max_result_bytes: int = OUTPUT_CAP,
     ) -> None:
         self.path = None if str(path) == ":memory:" else Path(path).expanduser().absolute()
@@ -154,7 +148,7 @@ class SqliteJournal:
         identity: Identity,
         at: Sequence[int] | None = None,
     ) -> list[Record]:
-        # In the loop of every run: few calls, each event encoded once, one small write.
+        # In the loop of every run: each event is spelled once, and all of them are one small write.
         if at is not None and len(at) != len(events):
             raise ValueError("`at` needs one time per event")
         with self._lock:
@@ -164,54 +158,55 @@ class SqliteJournal:
             if not events:
                 return []
             db = cast(sqlite3.Connection, self._db)
-            many = len(events) > 1 or not writing.no
             try:
-                if many:
+                if many := len(events) > 1 or not writing.no:
                     db.execute("BEGIN IMMEDIATE")
                     writing.no = writing.no or self._new_session(session, writing)
-                records: list[Record] = []
-                key, seq, previous, now = writing.no << BITS, writing.seq, writing.hash, self._now()
-                tenant, user = writing.owner
-                for event in events:
-                    seq += 1
-                    if at is not None:
-                        now = at[seq - writing.seq - 1]
-                    event, kind, text, row = self._spell(event, writing.address, f"\n{seq}\n{now}\n")
-                    previous = sha256(previous + row).digest()
-                    first = session if seq == 1 else None
-                    db.execute(
-                        INSERT,
-                        (key | seq, now, run, kind, tenant, user, text, previous, first),
-                    )
-                    digest = previous.hex()
-                    records.append(Record(session, seq, now, run, event, digest, tenant, user, text))
+                records, made = self._chained(session, writing, events, at)
                 if many:
+                    db.executemany(INSERT, made)
                     db.execute("COMMIT")
+                else:
+                    db.execute(INSERT, made[0])
             except BaseException as error:
                 self._forget(session)
                 if isinstance(error, sqlite3.Error):
                     raise in_words(error, str(self.path), f"recording in `{session}`") from error
-                if isinstance(error, TypeError | ValueError):
+                if isinstance(error, TypeError | ValueError | KeyError):
                     raise JournalError(f"an event is not JSON: {error}", code="journal_event") from error
                 raise
-            writing.seq, writing.hash = seq, previous
             return records
 
-    def _spell(self, event: Event, address: str, position: str) -> tuple[Event, str, str, bytes]:
-        """`(event as kept, kind, body, row)`, see `chain`."""
-        kind, body = encode(event)
-        text = compact(body)
-        # A character is at most 4 bytes, and JSON only makes a text longer: most results are never measured.
-        if type(event) in _RESULTS and len(text) * 4 > self._cap:
-            event = chain.bound(event, self._cap)
-            text = compact(encode(event)[1])
-        elif type(event) is Unknown:
-            chain.check_kind(kind)
-        try:
-            return event, kind, text, f"{address}{kind}{position}{text}".encode()
-        except UnicodeEncodeError:
-            text = chain.escaped(event)
-            return event, kind, text, f"{address}{kind}{position}{text}".encode()
+    def _chained(
+        self, session: str, writing: _Writing, events: Sequence[Event], at: Sequence[int] | None
+    ) -> tuple[list[Record], list[tuple[Any, ...]]]:
+        """The events as they will be kept and their rows, each hashed with the one before (see `chain`)."""
+        records: list[Record] = []
+        made: list[tuple[Any, ...]] = []
+        key, seq, previous, now = writing.no << BITS, writing.seq, writing.hash, int(self._now() * 1000)
+        run, address, (tenant, user) = writing.run, writing.address, writing.owner
+        for event in events:
+            seq += 1
+            if at is not None:
+                now = at[len(made)]
+            kind, text = spell(event)
+            # A character is at most 4 bytes, and JSON only makes a text longer: most results are never measured.
+            if type(event) in _RESULTS and len(text) * 4 > self._cap:
+                event = chain.bound(event, self._cap)
+                kind, text = spell(event)
+            elif type(event) is Unknown:
+                chain.check_kind(kind)
+            try:
+                row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
+            except UnicodeEncodeError:
+                text = chain.escaped(text)
+                row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
+            previous = sha256(previous + row).digest()
+            first = session if seq == 1 else None
+            made.append((key | seq, now, run, kind, tenant, user, text, previous, first))
+            records.append(Record(session, seq, now, run, event, previous.hex(), tenant, user, text))
+        writing.seq, writing.hash = seq, previous
+        return records, made
 
     def _forget(self, session: str) -> None:
         # After a failure only the file knows what was written: read it again before the next append.
@@ -221,8 +216,8 @@ class SqliteJournal:
 
     def _address(self, session: str, run: str, identity: Identity) -> _Writing:
         """Take the session for this run and identity."""
-        address = chain.address(session, run, identity.tenant, identity.user)
         owner = (identity.tenant, identity.user)
+        address = chain.address(session, run, *owner)
         writing = self._writing.get(session) or self._take(session, owner)
         if writing.owner != owner:
             raise unknown(session)

@@ -114,6 +114,8 @@ def _tightened(setting: Setting, kept: Any, wanted: Any) -> tuple[Any, str]:
                 if more
                 else "",
             )
+        case "widen" if kept is not None:
+            return tuple(dict.fromkeys((*kept, *cast(tuple[str, ...], wanted)))), ""
         case _:
             return wanted, ""
 

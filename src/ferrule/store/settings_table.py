@@ -1,8 +1,9 @@
 """Every setting there is, declared once. The reader, the documentation and the flags are made from this table.
 
 `project` says what a trusted repository may do with a setting: `free` set it, `never` touch it, `lower` a
-number, turn it only `off` or only `on`, `narrow` a list to fewer names, `extend` a list. What a repository may
-only tighten can still be set freely by the person in the environment or with a flag.
+number, turn it only `off` or only `on`, `narrow` a list to fewer names, `widen` it by more, `extend` a list that
+gathers the names of all layers. What a repository may only tighten can still be set freely by the person in the
+environment or with a flag.
 
 Layers, the later ones stronger: default, user file, project file, environment, flags.
 """
@@ -15,12 +16,13 @@ from typing import Any, Literal
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.guard.gate import MODES
 from ferrule.guard.safe_mode import ACTIONS, DEFAULT_PROGRAMS
+from ferrule.guard.sandbox.policy import MUST, Aspect
 
 Kind = Literal[
     "text", "flag", "integer", "number", "seconds", "choice", "names", "path", "thinking",
     "actions", "models", "providers",
 ]  # fmt: skip
-Project = Literal["free", "never", "lower", "off", "on", "narrow", "extend"]
+Project = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
 
 WAYS = ("auto", "native", "constrained", "text", "commands", "none")
 THINKING = ("low", "medium", "high", "max")
@@ -113,6 +115,24 @@ SETTINGS: tuple[Setting, ...] = (
             short="Whether a command may ask to be run by a shell."),
     Setting(key="commands.permissions", kind="actions", default=(), project="never", env=False, choices=ACTIONS,
             short="What may be done below a path: `read`, `write`, `exec`, `delete`; the longest prefix decides."),
+    Setting(key="sandbox.mode", kind="choice", default="ask", choices=("required", "ask", "off"), refused=("ask", "off"),
+            short="What happens where this machine cannot hold commands as required.",
+            long="`ask` asks a person once per session and refuses where nobody can be asked, `required` always"
+                 " refuses, `off` runs every command as it is."),
+    Setting(key="sandbox.require", kind="names", default=tuple(str(a) for a in Aspect if a in MUST), project="widen",
+            choices=tuple(str(aspect) for aspect in Aspect), short="What must hold commands for them to run."),
+    Setting(key="sandbox.network", kind="names", default=(), project="narrow",
+            short="Hosts that commands may reach: `host`, `host:port` or `*.domain`; none by default."),
+    Setting(key="sandbox.readable", kind="names", default=(), project="never",
+            short="Folders outside the workspace that commands may read."),
+    Setting(key="sandbox.writable", kind="names", default=(), project="never",
+            short="Folders outside the workspace that commands may read and write."),
+    Setting(key="sandbox.memory", kind="integer", default=8192, low=16, project="lower",
+            short="MiB of memory for a command and all it starts."),
+    Setting(key="sandbox.processes", kind="integer", default=1024, low=4, project="lower",
+            short="Processes that a command and all it starts may be at one time."),
+    Setting(key="sandbox.file_size", kind="integer", default=4096, low=1, project="lower",
+            short="MiB that one file may grow to by a command."),
     Setting(key="env.allow", kind="names", default=(), project="never",
             short="Variables of this environment that child processes get besides the usual few."),
     Setting(key="journal.path", kind="path", project="never", flag="--journal",
@@ -209,6 +229,7 @@ _PROJECT: dict[Project, str] = {
     "off": "may turn it off",
     "on": "may turn it on",
     "narrow": "may narrow it",
+    "widen": "may widen it",
     "extend": "may extend it",
 }
 _VALUE: dict[str, str] = {

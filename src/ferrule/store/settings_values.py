@@ -158,13 +158,16 @@ def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = 
         case _:
             pass
     if good is None:
-        wanted = _WANTED.get("text" if item else kind) or f"one of {_listed(setting.choices)}"
+        listed = f"one of {_listed(setting.choices)}"
+        wanted = listed if item and setting.choices else _WANTED.get("text" if item else kind) or listed
         raise ConfigError(f"{where}: `{path}` = {_shown(value)}: must be {wanted}")
     _check_range(setting, path, good, where)
     return good
 
 
 def _from_words(setting: Setting, text: str, item: bool) -> Any:
+    if item and setting.choices:
+        return text if text in setting.choices else None
     if item or setting.kind in ("text", "path"):
         # A path becomes a Path only at the end: here it is text of a person.
         return text if text.strip() else None
@@ -233,7 +236,8 @@ def from_text(setting: Setting, text: str, where: str) -> Entry:
         if text.lstrip().startswith("["):
             node = parse_yaml(text.encode("utf-8", "replace"), where)
             return Entry(_entry(setting, setting.key, node).value, where)
-        return Entry(tuple(name.strip() for name in text.split(",") if name.strip()), where)
+        names = tuple(name.strip() for name in text.split(",") if name.strip())
+        return Entry(_typed(setting, setting.key, names, where), where)
     value: Any = text.strip()
     if setting.kind in ("flag", "integer", "number", "seconds", "thinking"):
         node = parse_yaml(value.encode("utf-8", "replace"), where)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.calls_in_flight import with_new_ids
+from ferrule.core.calls_in_flight import named
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
@@ -19,6 +19,7 @@ from ferrule.core.events import (
     ModelAnswered,
     ModelFailed,
     Noticed,
+    NoticeGiven,
     PersonAnswered,
     Record,
     Recovered,
@@ -29,6 +30,7 @@ from ferrule.core.events import (
     Unknown,
     Usage,
 )
+from ferrule.core.notices import PERSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A call and what came of it. Without a result, `started` says whether it may have had an effect.
+    """A call and what came of it. Without a result, `started` says whether it may have had an effect: calls that
+    only read are never announced as started.
 
     `decision` says who let it pass or refused it.
     """
@@ -135,7 +138,7 @@ class Story:
                 told = [self._close(name, left.denied) for name, left in [*self._open.items()] if left.denied]
                 self._answers += 1
                 # The names that the machine gave to calls without one, or with one that was taken.
-                calls = with_new_ids(event.calls, self._ids, self._answers)
+                calls = named(event, self._ids, self._answers).calls
                 self._open.update((call.id, _Open(call)) for call in calls)
                 return [*told, *([Said(event.text, self._model)] if event.text else [])]
             case RunFinished() as event:
@@ -201,6 +204,9 @@ def _aside(event: Event) -> list[Step]:
             return [Added(event.text)]
         case Noticed():
             return [Told(event.topic, event.text)]
+        case NoticeGiven():
+            said = event.source == PERSON
+            return [Added(event.text) if said else Told(f"notice from {event.source}", event.text)]
         case ModelFailed():
             return [Told(f"model failed ({event.code})", event.detail)]
         case Recovered():

@@ -22,6 +22,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,7 +33,6 @@ from ferrule.core.errors import ConfigError
 
 from . import paths
 from .export import visible
-from .journal import wall_clock
 
 COVERED = (".ferrule", ".harness", ".mcp.json")
 MAX_FILES = 2_000
@@ -68,7 +68,7 @@ class Change:
 class Trust:
     """What a person trusts. Safe for several processes; nothing is written before the first `trust`."""
 
-    def __init__(self, file: Path | None = None, *, now: Callable[[], int] = wall_clock) -> None:
+    def __init__(self, file: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
         self._file = file or paths.state() / "trust.json"
         self._now = now
 
@@ -100,7 +100,11 @@ class Trust:
             )
         with self._locked():
             known = self._load()
-            known[seen.workspace] = {"digest": seen.digest, "at": self._now(), "files": _hashes(seen)}
+            known[seen.workspace] = {
+                "digest": seen.digest,
+                "at": int(self._now() * 1000),
+                "files": _hashes(seen),
+            }
             paths.write_private(self._texts(seen.workspace), json.dumps(_texts_to_keep(seen)))
             self._store(known)
         return Snapshot(seen.workspace, "trusted", seen.digest, seen.files, seen.links)

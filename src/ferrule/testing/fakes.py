@@ -14,8 +14,8 @@ class FakeClock:
         self._ms = float(start_ms)
         self.slept: list[float] = []
 
-    def now(self) -> int:
-        return int(self._ms)
+    def now(self) -> float:
+        return self._ms / 1000
 
     def monotonic(self) -> float:
         return self._ms / 1000

@@ -24,6 +24,8 @@ class Catalog:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
+        self.version = 0
+        """Counts changes: what was made of the tools holds while this is the same."""
         self._by_wire: dict[str, str] | None = None
         self.add(*tools)
 
@@ -42,6 +44,7 @@ class Catalog:
                 joined[item.full_name] = item
             self._tools = dict(sorted(joined.items()))
             self._by_wire = None
+            self.version += 1
 
     def get(self, name: str) -> Tool | None:
         """The tool with this full name or wire name, or None."""

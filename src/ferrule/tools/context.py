@@ -21,6 +21,10 @@ class Context:
     it does not survive a restart. `progress` shows a line to the person, not to the model. `call` runs
     another tool through the same pipeline and gate, on behalf of this call. `deadline` is the
     time in seconds that this attempt may take, for handlers that pass a timeout on.
+
+    `tell` hands the model words (framed as data of this tool) before its next answer, or with the next message if
+    no run is under way; it may be kept and called after this call has ended, from any thread. `on_close` registers
+    what ends with the session: called once, awaited, the last registered first, all within ten seconds.
     """
 
     identity: Identity
@@ -30,6 +34,8 @@ class Context:
     progress: Callable[[str], None] = lambda text: None
     call: Callable[[str, dict[str, Any]], Awaitable[Result]] | None = None
     deadline: float | None = None
+    tell: Callable[[str], None] = lambda text: None
+    on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
 
     def resource(self, kind: type[T]) -> T:
         """What the run was given of this kind: `context.resource(Workspace)` is the folder it works in.

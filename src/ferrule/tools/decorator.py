@@ -11,8 +11,8 @@ from ferrule.core.errors import ToolDefinitionError
 from .definition import Arguments, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
 from .names import check_name
-from .parameters import Parameter, PlainArguments, read
-from .plain import NotPlain, compile_type
+from .parameters import Parameter, read
+from .plain import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
 
 _DEFAULT_RISK = {
@@ -139,18 +139,3 @@ def _output(name: str, returns: Any) -> Output | None:
         from .modelled import ModelledOutput
 
         return ModelledOutput(name, returns)
-
-
-class PlainOutput:
-    """`tools.definition.Output` for plain types."""
-
-    def __init__(self, hint: Any) -> None:
-        self.schema, self._check = compile_type(hint)
-
-    def encode(self, value: Any) -> tuple[Any, list[str]]:
-        problems: list[str] = []
-        repairs: list[str] = []
-        value = getattr(value, "value", value) if self.schema.get("enum") else value
-        self._check(value, "the result", problems, repairs)
-        # A handler is a program, not a model: what a model may get wrong is a defect here.
-        return value, problems + repairs

@@ -108,6 +108,7 @@ class Tool:
     set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able value, or
     raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter names to what
     they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps it alone.
+    `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists those it sets).
     """
 
     name: str
@@ -131,6 +132,7 @@ class Tool:
     latency: str = ""
     examples: tuple[Mapping[str, Any], ...] = ()
     source: str = "python"
+    annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def full_name(self) -> str:

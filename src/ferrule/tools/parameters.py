@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,9 +11,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from ferrule.core.errors import ToolDefinitionError
 
 from .context import Context
-from .definition import Checked, Touch
+from .definition import Touch
 from .docstring import Documentation
-from .plain import Check, compile_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,69 +84,6 @@ def _touch_within(hint: Any) -> Touch | None:
     return next((touch for touch in found if touch), None)
 
 
-class PlainArguments:
-    """`tools.definition.Arguments` for plain types (see `tools.plain`)."""
-
-    def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
-        properties: dict[str, Any] = {}
-        self._checks: list[tuple[str, Check, bool, bool, Any]] = []
-        for parameter in parameters:
-            schema, check = compile_type(parameter.hint)
-            if not parameter.required and parameter.default is None:
-                schema = _without_null(schema)
-            if parameter.description:
-                schema["description"] = parameter.description
-            if not parameter.required and parameter.default is not None:
-                schema["default"] = _plain_default(tool, parameter)
-            properties[parameter.name] = schema
-            # Models fill optional parameters with null; where null is no value, the default is what they mean.
-            forgiving = not parameter.required and not _accepts_null(check)
-            self._checks.append((parameter.name, check, parameter.required, forgiving, parameter.default))
-        self._names = [parameter.name for parameter in parameters]
-        self._known = frozenset(self._names)
-        required = [parameter.name for parameter in parameters if parameter.required]
-        self._schema: dict[str, Any] = {"type": "object", "properties": properties}
-        if required:
-            self._schema["required"] = required
-        self._schema["additionalProperties"] = False
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return self._schema
-
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
-        values: dict[str, Any] = {}
-        problems: list[str] = []
-        repairs: list[str] = []
-        if not arguments.keys() <= self._known:
-            problems = unknown(arguments, self._names)
-        for name, check, required, forgiving, default in self._checks:
-            if name not in arguments:
-                if required:
-                    problems.append(f"`{name}` is missing")
-                else:
-                    values[name] = default
-                continue
-            given = arguments[name]
-            if given is None and forgiving:
-                values[name] = default
-                continue
-            values[name] = check(given, f"`{name}`", problems, repairs)
-        return Checked(values, problems, repairs)
-
-
-def _accepts_null(check: Check) -> bool:
-    problems: list[str] = []
-    check(None, "", problems, [])
-    return not problems
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leaving an optional parameter out says null already; weak models do better without the choice."""
-    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
-    return dict(branches[0]) if len(branches) == 1 else schema
-
-
 def unknown(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """A problem for each argument that nobody declared, with the nearest name."""
     problems: list[str] = []
@@ -160,14 +95,3 @@ def unknown(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
             )
             problems.append(f"`{key}` is not an argument of this tool; {known}")
     return problems
-
-
-def _plain_default(tool: str, parameter: Parameter) -> Any:
-    default = getattr(parameter.default, "value", parameter.default)
-    try:
-        json.dumps(default)
-    except (TypeError, ValueError) as error:
-        raise ToolDefinitionError(
-            f"tool `{tool}`: the default of `{parameter.name}` cannot be written as JSON: {error}"
-        ) from error
-    return default

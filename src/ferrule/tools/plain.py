@@ -12,9 +12,14 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Union, cast, get_args, get_origin
+
+from ferrule.core.errors import ToolDefinitionError
+
+from .definition import Checked
+from .parameters import Parameter, unknown
 
 Check = Callable[[Any, str, list[str], list[str]], Any]
 """`check(value, where, problems, repairs)` gives the handler's value; `where` names it in words."""
@@ -25,6 +30,72 @@ class NotPlain(Exception):
 
     def __init__(self, hint: object) -> None:
         super().__init__(str(hint))
+
+
+class PlainArguments:
+    """`tools.definition.Arguments` for plain types."""
+
+    def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
+        properties: dict[str, Any] = {}
+        self._checks: list[tuple[str, Check, bool, bool, Any]] = []
+        for parameter in parameters:
+            schema, check = compile_type(parameter.hint)
+            if not parameter.required and parameter.default is None:
+                schema = _without_null(schema)
+            if parameter.description:
+                schema["description"] = parameter.description
+            if not parameter.required and parameter.default is not None:
+                schema["default"] = _plain_default(tool, parameter)
+            properties[parameter.name] = schema
+            # Models fill optional parameters with null; where null is no value, the default is what they mean.
+            forgiving = not parameter.required and not _accepts_null(check)
+            self._checks.append((parameter.name, check, parameter.required, forgiving, parameter.default))
+        self._names = [parameter.name for parameter in parameters]
+        self._known = frozenset(self._names)
+        required = [parameter.name for parameter in parameters if parameter.required]
+        self._schema: dict[str, Any] = {"type": "object", "properties": properties}
+        if required:
+            self._schema["required"] = required
+        self._schema["additionalProperties"] = False
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return self._schema
+
+    def check(self, arguments: Mapping[str, Any]) -> Checked:
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        repairs: list[str] = []
+        if not arguments.keys() <= self._known:
+            problems = unknown(arguments, self._names)
+        for name, check, required, forgiving, default in self._checks:
+            if name not in arguments:
+                if required:
+                    problems.append(f"`{name}` is missing")
+                else:
+                    values[name] = default
+                continue
+            given = arguments[name]
+            if given is None and forgiving:
+                values[name] = default
+                continue
+            values[name] = check(given, f"`{name}`", problems, repairs)
+        return Checked(values, problems, repairs)
+
+
+class PlainOutput:
+    """`tools.definition.Output` for plain types."""
+
+    def __init__(self, hint: Any) -> None:
+        self.schema, self._check = compile_type(hint)
+
+    def encode(self, value: Any) -> tuple[Any, list[str]]:
+        problems: list[str] = []
+        repairs: list[str] = []
+        value = getattr(value, "value", value) if self.schema.get("enum") else value
+        self._check(value, "the result", problems, repairs)
+        # A handler is a program, not a model: what a model may get wrong is a defect here.
+        return value, problems + repairs
 
 
 def compile_type(hint: Any) -> tuple[dict[str, Any], Check]:
@@ -228,3 +299,26 @@ def _union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
         return best[1]
 
     return {"anyOf": [schema for schema, _ in branches]}, check_union
+
+
+def _accepts_null(check: Check) -> bool:
+    problems: list[str] = []
+    check(None, "", problems, [])
+    return not problems
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leaving an optional parameter out says null already; weak models do better without the choice."""
+    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+    return dict(branches[0]) if len(branches) == 1 else schema
+
+
+def _plain_default(tool: str, parameter: Parameter) -> Any:
+    default = getattr(parameter.default, "value", parameter.default)
+    try:
+        json.dumps(default)
+    except (TypeError, ValueError) as error:
+        raise ToolDefinitionError(
+            f"tool `{tool}`: the default of `{parameter.name}` cannot be written as JSON: {error}"
+        ) from error
+    return default

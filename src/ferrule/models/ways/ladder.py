@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
-from ferrule.models.dialects import Reader
+from ferrule.models.dialects import Reader, Reading
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
 
 from .commands import open_commands
-from .reading import PlainSink, reasoned, stop_of
+from .reading import MAY_OPEN, PlainSink, reasoned, stop_of
 from .text import Names, open_text
 
 WAYS = ("native", "constrained", "text", "commands")
@@ -98,12 +99,16 @@ class LadderExchange:
         self._system = system
         self._tools = tools
         self._options = options
-        self._names = Names(tools)
         self._ways = list(ways)
         self._notice = notice
         self._fallback = native_fallback
         self._exchange = self._open()
         self.notices: list[tuple[str, str]] = self._exchange.notices
+
+    @cached_property
+    def _names(self) -> Names:
+        # Only an answer in which a call could be written as text needs them: they read every schema.
+        return Names(self._tools)
 
     @property
     def way(self) -> str:
@@ -130,14 +135,21 @@ class LadderExchange:
     ) -> ModelAnswered:
         """See `Exchange.ask`. The answer's `way` says in which way it came."""
         while True:
+            native = self._ways[0] == "native"
+            reads = native and tools and schema is None
             try:
-                if self.way != "native":
-                    return await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
-                return await self._native(history, tools, schema, sink)
+                if sink is not None and reads and self._fallback != "reject":
+                    return await self._native(history, sink)
+                answer = await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
             except ProviderError as error:
                 if error.code not in _REFUSALS or len(self._ways) < 2:
                     raise
                 self._fall(error, sink)
+                continue
+            # Nearly every answer has no character that could open a call, and goes on as it came.
+            if not reads or not MAY_OPEN.search(answer.text):
+                return answer
+            return self._rejected(answer, sink) if self._fallback == "reject" else self._read(answer)
 
     def _fall(self, error: ProviderError, sink: Sink | None) -> None:
         before, kept = self.way, self.notices
@@ -155,20 +167,21 @@ class LadderExchange:
         else:
             self.notices.append((topic, text))
 
-    async def _native(
-        self, history: Sequence[Message], tools: bool, schema: Mapping[str, Any] | None, sink: Sink | None
-    ) -> ModelAnswered:
-        """The provider's own calls; calls between marks in the text count too, and are said to."""
-        if not tools or schema is not None or self._fallback == "reject":
-            answer = await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
-            return self._rejected(answer, sink) if tools and schema is None else answer
+    async def _native(self, history: Sequence[Message], sink: Sink) -> ModelAnswered:
+        """The provider's own answer, streamed; calls between marks in the text count too."""
         between = PlainSink(lambda: Reader(tools=self._names.schemas, marked=True), sink)
-        answer = await self._exchange.ask(
-            history, tools=tools, schema=schema, sink=between if sink is not None else None
-        )
+        answer = await self._exchange.ask(history, tools=True, sink=between)
         reading = between.finish(answer)
-        if reading is None:
-            return answer
+        return answer if reading is None else self._taken(answer, reading, sink)
+
+    def _read(self, answer: ModelAnswered) -> ModelAnswered:
+        """An answer in one piece, in which a mark could open."""
+        between = PlainSink(lambda: Reader(tools=self._names.schemas, marked=True), None)
+        reading = between.finish(answer)
+        return answer if reading is None else self._taken(answer, reading, None)
+
+    def _taken(self, answer: ModelAnswered, reading: Reading, sink: Sink | None) -> ModelAnswered:
+        """The answer with the calls that were read out of its text, which is said."""
         if not reading.calls or answer.calls:
             plain = reading.text if not reading.calls else answer.text
             return replace(answer, text=plain, reasoning=reasoned(answer, reading))

@@ -1,7 +1,8 @@
 """A conversation with tools as a conversation without: for models whose provider has no tools field.
 
-Calls that were made become text again, results become a message of data. Each message is converted once; the
-converted list only grows, so that the wire below encodes only what is new and the prefix stays stable.
+Calls that were made become text again, results become a message of data, and what a person said on the way stands
+below it in the same message: many templates refuse two messages of one side in a row. Each message is converted once;
+the converted list only grows, so that the wire below encodes only what is new and the prefix stays stable.
 """
 
 from __future__ import annotations
@@ -30,24 +31,32 @@ class PlainHistory:
     def convert(self, history: Sequence[Message]) -> Sequence[Message]:
         """All messages so far, converted; those that were converted before are the same objects."""
         results: list[ToolMessage] = []
+        parts: list[str] = []
         for message in history[self._seen :]:
             if isinstance(message, ToolMessage):
                 results.append(message)
-                continue
-            self._add_results(results)
-            if isinstance(message, AssistantMessage):
+            elif isinstance(message, UserMessage):
+                self._show(results, parts)
+                parts.append(message.text)
+            else:
+                self._speak(results, parts)
                 text = self._render(message.text, message.calls)
                 self._messages.append(AssistantMessage(text or "(nothing)"))
-            else:
-                self._messages.append(message)
-        self._add_results(results)
+        self._speak(results, parts)
         self._seen = len(history)
         return self._messages
 
-    def _add_results(self, results: list[ToolMessage]) -> None:
+    def _show(self, results: list[ToolMessage], parts: list[str]) -> None:
         if results:
-            self._messages.append(UserMessage(show_results(results)))
+            parts.append(show_results(results))
             results.clear()
+
+    def _speak(self, results: list[ToolMessage], parts: list[str]) -> None:
+        """One message for all that the model is told between two answers."""
+        self._show(results, parts)
+        if parts:
+            self._messages.append(UserMessage("\n\n".join(parts)))
+            parts.clear()
 
 
 def show_results(results: Sequence[ToolMessage]) -> str:

@@ -9,7 +9,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.models.dialects import Reader, Reading
 from ferrule.models.wire import Sink
 
-_MAY_OPEN = re.compile("[<\\[{>|◁｜]")
+MAY_OPEN = re.compile("[<\\[{>|◁｜]")
 """Characters without which no mark opens: text that has none of them is prose, and no reader is needed."""
 
 
@@ -29,7 +29,7 @@ class PlainSink:
     def text(self, piece: str) -> None:
         if self._reading is not None:
             self._reading.text(piece)
-        elif _MAY_OPEN.search(piece):
+        elif MAY_OPEN.search(piece):
             self._begin().text(piece)
         else:
             self._passed.append(piece)
@@ -46,7 +46,7 @@ class PlainSink:
     def finish(self, answer: ModelAnswered) -> Reading | None:
         """The reading of the whole answer; None if nothing in it could have been a mark."""
         if self._reading is None:
-            if self._passed or not _MAY_OPEN.search(answer.text):
+            if self._passed or not MAY_OPEN.search(answer.text):
                 if self._held and self._outer is not None:
                     self._outer.text(self._held)
                 return None

@@ -1,0 +1,353 @@
+"""The contract of `ferrule.guard.sandbox.sandbox.Sandbox` as tests: it runs commands, and what it claims is true.
+
+    class TestMySandbox(SandboxConformance):
+        def open_sandbox(self, policy: Policy) -> Sandbox:
+            return Sandbox(policy, rung=...)       # the suite closes it
+
+For each aspect that the sandbox says holds (`Holds.YES`), the suite makes attempts on it with a real shell; an aspect that
+it does not claim is skipped, visibly. Every attempt says `BROKEN` if it came through, and the suite looks from
+outside as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from ferrule.guard.sandbox.command import Capture, Command, Ended
+from ferrule.guard.sandbox.policy import Aspect, Bounds, Holds, Policy
+from ferrule.guard.sandbox.sandbox import Sandbox
+
+_PYTHON = "/usr/bin/python3"
+
+ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
+    Aspect.FILE_READS: (
+        "cat {outside}/note.txt", "cat $PWD/../outside/note.txt", "ln -s {outside}/note.txt way; cat way", "ls {outside}",
+        "cat /proc/self/cwd/../outside/note.txt", "cat /proc/*/root{outside}/note.txt", "cat /etc/shadow",
+        "ln {outside}/note.txt copy.txt", "cp -r {outside} copy",
+    ),
+    Aspect.FILE_WRITES: (
+        "echo x > {outside}/new.txt", "echo x >> {outside}/note.txt", "rm {outside}/note.txt", "mv note.txt {outside}/",
+        "mkdir {outside}/folder", "truncate -s 0 {outside}/note.txt", "chmod 777 {outside}/note.txt", "touch /usr/ferrule-made",
+        "ln -s {outside} way; echo x > way/new.txt", "touch /etc/ferrule-made",
+    ),
+    Aspect.NAMES: (
+        "cat .env", "cat deep/.env", "cp .env x; cat x", "cat < .env", "tar cf - .env", "mv .env x", "echo x > .env", "rm .env",
+        "ls .ferrule | grep settings", "cat .ferrule/settings", "rm -r .ferrule", "mv .ferrule x", "cat same.txt",
+        "echo x > .vscode/tasks.json", "mv .vscode x", "cat .git/config | grep hidden", "echo x >> .git/config",
+        "ln .env other", "cat /proc/self/cwd/.env", "mv deep deeper && cat deeper/.env",
+    ),
+    Aspect.NEW_NAMES: (
+        "mkdir sub/.ferrule", "mkdir .harness", "touch .harness", "mkdir agents", "ln -s sub .harness", "mkdir x && mv x .harness",
+        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit", "mkdir -p sub/.git/hooks", "cp -r sub agents", "touch .bashrc", "ln note.txt .gitmodules",
+        "mkfifo .harness", "cd sub && mkdir ../agents", "echo x > sub/.git",
+    ),
+    Aspect.EXEC: ("{outside}/tool", "cp {outside}/tool . && ./tool", "su -c true", "unshare -Ur {outside}/tool"),
+    Aspect.NETWORK: (
+        "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'", "bash -c 'echo x > /dev/udp/127.0.0.1/{udp}'; false",
+        "unshare -Urn true && bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
+        "bash -c 'echo x > /dev/tcp/{address}/{port}'",
+    ),
+    Aspect.UNIX_SOCKETS: (
+        f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{{outside}}/socket\")'",
+        f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{{abstract}}\")'",
+        f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"here.socket\")'",
+    ),
+    Aspect.SIGNALS: (
+        "kill -0 {pid}", "kill -9 {pid}", "test -d /proc/{pid}/fd", "cat /proc/{pid}/cmdline | grep -a sleep",
+        "kill -9 -1; grep -l ferrule-outside /proc/*/cmdline",
+    ),
+}  # fmt: skip
+"""What must not come through. `{...}` are things outside that the suite made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What lies around the workspace, and must not be reached."""
+
+    folder: Path
+    tcp: socket.socket
+    udp: socket.socket
+    listening: tuple[socket.socket, ...]
+    process: subprocess.Popen[bytes]
+    abstract: str
+
+    def words(self) -> dict[str, object]:
+        return {
+            "outside": self.folder,
+            "port": self.tcp.getsockname()[1],
+            "udp": self.udp.getsockname()[1],
+            "address": socket.gethostbyname("localhost"),
+            "abstract": self.abstract,
+            "pid": self.process.pid,
+        }
+
+    def untouched(self) -> bool:
+        """Whether all is as it was, and nobody knocked."""
+        here = sorted(path.name for path in self.folder.iterdir()) == ["note.txt", "socket", "tool"]
+        note = self.folder / "note.txt"
+        same = here and note.read_text() == "outside" and note.stat().st_mode & 0o777 == 0o644
+        return (
+            same
+            and self.process.poll() is None
+            and not any(map(_knocked, (self.tcp, self.udp, *self.listening)))
+        )
+
+
+def _knocked(server: socket.socket) -> bool:
+    server.setblocking(False)
+    try:
+        if server.type == socket.SOCK_DGRAM:
+            server.recv(1)
+        else:
+            server.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+class SandboxConformance:
+    """Subclass it, name the class `Test…`, and give `open_sandbox`. Needs pytest-asyncio in its automatic mode."""
+
+    tells_signals = True
+    """Whether a program that a signal ended is told apart from one with exit status 128 and the signal's number."""
+
+    def open_sandbox(self, policy: Policy) -> Sandbox:
+        """A sandbox for this policy, on the running event loop."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        """A workspace with something of everything."""
+        root = tmp_path / "work"
+        for name, text in {
+            "note.txt": "hello\n", ".env": "SECRET", "deep/.env": "SECRET", ".ferrule/settings": "SECRET", "sub/x": "x",
+            ".vscode/tasks.json": "{}", ".git/config": "[remote \"a\"]\n\turl = https://hidden@x\n", ".git/HEAD": "ref: refs/heads/main\n",
+        }.items():  # fmt: skip
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        os.link(root / ".env", root / "same.txt")
+        return root
+
+    @pytest.fixture
+    def outside(self, root: Path) -> Iterator[Outside]:
+        folder = root.parent / "outside"
+        folder.mkdir()
+        (folder / "note.txt").write_text("outside")
+        (folder / "note.txt").chmod(0o644)
+        (folder / "tool").write_text("#!/bin/sh\necho BROKEN\n")
+        (folder / "tool").chmod(0o755)
+        abstract = f"ferrule-outside-{os.getpid()}-{id(root)}"
+        sockets: list[socket.socket] = []
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            sockets.append(socket.socket(socket.AF_INET, kind))
+            sockets[-1].bind(("127.0.0.1", 0))
+        for address in (str(folder / "socket"), f"\0{abstract}"):
+            sockets.append(socket.socket(socket.AF_UNIX))
+            sockets[-1].bind(address)
+        here = socket.socket(socket.AF_UNIX)
+        sockets.append(here)
+        directory = os.open(root, os.O_RDONLY)
+        here.bind(f"/proc/self/fd/{directory}/here.socket")
+        os.close(directory)
+        for one in sockets:
+            if one.type == socket.SOCK_STREAM:
+                one.listen()
+        process = subprocess.Popen(["sh", "-c", "exec sleep 1000", "ferrule-outside"])
+        try:
+            yield Outside(folder, sockets[0], sockets[1], tuple(sockets[2:]), process, abstract)
+        finally:
+            process.kill()
+            process.wait()
+            for one in sockets:
+                one.close()
+
+    @pytest.fixture
+    async def opened(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
+        """`opened(bounds=…)`: a sandbox whose policy requires nothing, so that any rung can be looked at."""
+        made: list[Sandbox] = []
+
+        def opens(**changes: object) -> Sandbox:
+            policy = replace(Policy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
+            made.append(self.open_sandbox(policy))
+            return made[-1]
+
+        yield opens
+        for sandbox in made:
+            await sandbox.close()
+
+    # What any sandbox does
+
+    async def test_a_command_works_in_the_workspace(self, opened: Callable[..., Sandbox], root: Path) -> None:
+        ended, said = await says(
+            opened(), "cat note.txt; echo new > made.txt; mkdir folder; mv made.txt folder/; cat", b"in"
+        )
+        assert (ended.exit_code, said, ended.left, ended.alive) == (0, "hello\nin", (), ())
+        assert (root / "folder/made.txt").read_text() == "new\n"
+
+    @pytest.mark.parametrize(("script", "code", "name"), [("exit 7", 7, ""), ("kill -9 $$", None, "SIGKILL")])
+    async def test_how_it_ended_is_told(
+        self, opened: Callable[..., Sandbox], script: str, code: int | None, name: str
+    ) -> None:
+        ended, _ = await says(opened(), script)
+        if name and not self.tells_signals:
+            code, name = 137, ""
+        assert (ended.exit_code, ended.signal, ended.timed_out, ended.killed) == (code, name, False, False)
+
+    async def test_what_is_over_time_is_gone_with_all_it_started(
+        self, opened: Callable[..., Sandbox], root: Path
+    ) -> None:
+        holds = (
+            "exec 9> held.lock; flock 9; (trap '' TERM; setsid sleep 1000 & sleep 1000) & echo started; wait"
+        )
+        ended, said = await says(opened(), holds, timeout=3)
+        assert (ended.timed_out, said, ended.alive) == (True, "started\n", ())
+        assert _free(root / "held.lock")
+
+    async def test_what_is_left_behind_is_ended(self, opened: Callable[..., Sandbox], root: Path) -> None:
+        ended, _ = await says(
+            opened(), "exec 9> held.lock; flock 9; setsid sleep 1000 > /dev/null 2>&1 & exit 0"
+        )
+        assert ended.exit_code == 0 and ended.alive == ()
+        assert _free(root / "held.lock")
+
+    async def test_ending_is_idempotent_and_waits_agree(
+        self, opened: Callable[..., Sandbox], root: Path
+    ) -> None:
+        directory = os.open(root, os.O_RDONLY)
+        running = await opened().start(command("sleep 1000", directory))
+        os.close(directory)
+        first = await running.end()
+        assert first.killed and await running.end() == await running.wait() == first
+
+    def test_what_is_claimed_is_said_of_every_aspect(self, root: Path) -> None:
+        # Without an event loop: what holds commands is known before the first one.
+        applied = self.open_sandbox(Policy(root, require=frozenset())).applied()
+        assert set(applied.holds) == set(Aspect)
+        record = json.loads(json.dumps(applied.as_record()))
+        assert {*record["enforced"], *record["not_enforced"]} == {str(aspect) for aspect in Aspect}
+
+    # What it claims
+
+    @pytest.mark.parametrize(
+        ("aspect", "attempt"),
+        [(aspect, attempt) for aspect, scripts in ATTEMPTS.items() for attempt in scripts],
+    )
+    async def test_an_attempt_on_what_is_claimed_does_not_come_through(
+        self, opened: Callable[..., Sandbox], root: Path, outside: Outside, aspect: Aspect, attempt: str
+    ) -> None:
+        sandbox = opened()
+        _claimed(sandbox, aspect)
+        _needs_python(attempt)
+        before = _names(root)
+        script = attempt.format(**outside.words())
+        _, said = await says(sandbox, f"({script}) && echo BROKEN")
+        assert "BROKEN" not in said and "SECRET" not in said and "hidden" not in said, said
+        assert outside.untouched()
+        assert (root / ".env").read_text() == "SECRET" and (
+            root / ".ferrule/settings"
+        ).read_text() == "SECRET"
+        assert _reserved(_names(root) - before) == set()
+
+    async def test_memory_is_bounded(self, opened: Callable[..., Sandbox]) -> None:
+        sandbox = opened(bounds=Bounds(memory=64 << 20))
+        _claimed(sandbox, Aspect.MEMORY)
+        _needs_python(_PYTHON)
+        one = f"{_PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); time.sleep(1)'"
+        _, said = await says(sandbox, f"{one} & {one} & {one} & wait; echo over")
+        assert said.count("41943040") < 3
+
+    async def test_processes_are_bounded(self, opened: Callable[..., Sandbox]) -> None:
+        sandbox = opened(bounds=Bounds(processes=20))
+        _claimed(sandbox, Aspect.PROCESSES)
+        _, said = await says(
+            sandbox,
+            "for n in 1 2 3 4 5 6 7 8 9; do (for m in 1 2 3 4 5; do (echo one; sleep 2) & done; wait) & done; wait",
+        )
+        assert said.count("one\n") < 20
+
+    async def test_a_file_cannot_grow_beyond_its_bound(
+        self, opened: Callable[..., Sandbox], root: Path
+    ) -> None:
+        sandbox = opened(bounds=Bounds(file_size=1 << 20))
+        await says(sandbox, "head -c 3000000 /dev/zero > large")
+        if sandbox.applied().rung == "none":
+            pytest.skip("nothing holds commands on this rung")
+        assert (root / "large").stat().st_size <= 1 << 20
+
+
+def _claimed(sandbox: Sandbox, aspect: Aspect) -> None:
+    applied = sandbox.applied()
+    if applied.holds.get(aspect) is not Holds.YES:
+        pytest.skip(f"`{applied.rung}` does not claim {aspect}: {applied.how.get(aspect, '')}")
+
+
+def _needs_python(attempt: str) -> None:
+    if _PYTHON in attempt and not Path(_PYTHON).exists():
+        pytest.skip(f"this attempt is written in Python and there is no {_PYTHON}")
+
+
+def _names(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
+
+
+def _reserved(names: set[str]) -> set[str]:
+    from ferrule.guard.reserved import DEFAULT
+
+    return {name for name in names if (DEFAULT.check(name, write=False) or "").startswith("reserved")}
+
+
+def _free(lock: Path) -> bool:
+    """Whether nobody holds a lock any more: what held it is gone, whatever its number was."""
+    with closing(lock.open("w")) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def command(
+    script: str,
+    directory: int,
+    sink: Capture | None = None,
+    *,
+    stdin: bytes = b"",
+    timeout: float | None = 60,
+) -> Command:
+    """A command line for a real shell."""
+    output = sink or Capture(1 << 16, 0)
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    return Command(
+        ("sh", "-c", script),
+        "/bin/sh",
+        directory,
+        environment,
+        output,
+        stdin=stdin,
+        timeout=timeout,
+        grace=0.2,
+    )
+
+
+async def says(
+    sandbox: Sandbox, script: str, stdin: bytes = b"", *, timeout: float = 60
+) -> tuple[Ended, str]:
+    """Run a command line at the root of the sandbox's workspace: how it ended, and what it said."""
+    assert sandbox.policy is not None
+    sink = Capture(1 << 16, 1 << 16)
+    directory = os.open(sandbox.policy.root, os.O_RDONLY)
+    try:
+        ended = await sandbox.run(command(script, directory, sink, stdin=stdin, timeout=timeout))
+    finally:
+        os.close(directory)
+    return ended, sink.text()
