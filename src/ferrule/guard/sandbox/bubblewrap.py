@@ -1,0 +1,80 @@
+"""The same view as `layout` describes, as a command line for bubblewrap. Pure; bwrap(1), 0.4 and later.
+
+    steps = [*layout(policy, found), *finishing(masks, texts, policy.root)]
+    argv = bubblewrap_argv(probes.bwrap, steps, found.places, directory="/work", program="/bin/sh", argv=("sh", "-c", "…"))
+
+For machines where Ferrule may make no namespaces itself but a bubblewrap of the system may. The launcher starts the
+result like any program; limits of a process are set before, as everywhere.
+
+Not protected: names that do not exist yet (nothing mediates what is created, and `rungs` says so); system
+calls are not filtered, so a command can make namespaces of its own, in which it sees no more than before; `/dev` holds
+what bubblewrap puts there; a mask over a link covers what the link leads to. There is no preview.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from .layout import HELD, Places, Step
+
+_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+
+
+def bubblewrap_argv(
+    bwrap: str, steps: Iterable[Step], places: Places, *, directory: str, program: str, argv: Sequence[str]
+) -> tuple[str, ...]:
+    """What to start in place of `argv`. `directory` is where it starts, as seen in the view.
+
+    bubblewrap cannot give a program another first word than its path: `argv[0]` is what is looked up, unless
+    `program` is a path. Raises ValueError for a step that it cannot carry out (an overlay).
+    """
+    words = [bwrap, *_ALONE]
+    for step in _without_devices(steps):
+        words += _words(step, places)
+    return (*words, "--chdir", directory, "--", program, *argv[1:])
+
+
+def _without_devices(steps: Iterable[Step]) -> Iterator[Step]:
+    """bubblewrap makes `/dev` itself, and needs what is held from outside."""
+    made = False
+    for kind, path, rest in steps:
+        if path == "/dev" or path.startswith("/dev/"):
+            if not made:
+                yield "dev", "/dev", ""
+            made = True
+        elif path != HELD:
+            yield kind, path, rest
+
+
+def _words(step: Step, places: Places) -> tuple[str, ...]:
+    kind, path, rest = step
+    match kind:
+        case "link":
+            return ("--symlink", rest, path)
+        case "read":
+            return ("--ro-bind", rest, path)
+        case "write":
+            return ("--bind", rest, path)
+        case "cover":
+            return ("--ro-bind", _held(rest, places), path)
+        case "hold":
+            return ("--ro-bind", path, path)
+        case "folder":
+            return ("--perms", rest.zfill(4), "--dir", path)
+        case "tmpfs":
+            mode = re.search(r"mode=([0-7]+)", rest)
+            return ("--perms", (mode[1] if mode else "755").zfill(4), "--tmpfs", path)
+        case "dev":
+            return ("--dev", path)
+        case "proc":
+            return ("--proc", path)
+        case "seal":
+            return ("--remount-ro", path)
+        case _:
+            raise ValueError(f"bubblewrap has no `{kind}` ({path})")
+
+
+def _held(path: str, places: Places) -> str:
+    """Where a thing of the session's lies outside."""
+    return places.held + path.removeprefix(HELD) if path.startswith(HELD + "/") else path

@@ -1,0 +1,82 @@
+"""A repository's configuration without what may be secret: what commands see in place of `.git/config`.
+
+The real file can hold tokens (in addresses, in headers, in helpers), so only settings that are known to hold none
+are taken over: how data is stored, who commits, what branches follow. Addresses of remotes are left out.
+Commands cannot write the file, so what it makes git do is not changed by them; what it makes git do
+at all happens inside the sandbox. Format: git-config(1), of it only plain `key = value` lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+LIMIT = 1024 * 1024
+"""Bytes of a configuration that are looked at."""
+
+_FLAG = "true|false|yes|no|on|off|1|0"
+_WORDS = r"[^\x00-\x1f\"\\;#]{1,200}"
+_REFERENCE = r"[A-Za-z0-9_./*+:@-]{1,300}"
+
+_KEPT = {
+    "core.repositoryformatversion": r"[0-9]",
+    "core.bare": _FLAG,
+    "core.filemode": _FLAG,
+    "core.ignorecase": _FLAG,
+    "core.symlinks": _FLAG,
+    "core.logallrefupdates": f"{_FLAG}|always",
+    "core.precomposeunicode": _FLAG,
+    "core.autocrlf": f"{_FLAG}|input",
+    "core.eol": "lf|crlf|native",
+    "core.sparsecheckout": _FLAG,
+    "core.sparsecheckoutcone": _FLAG,
+    "core.worktree": r"[A-Za-z0-9_./-]{1,300}",
+    "core.abbrev": r"[0-9]{1,2}|auto|no",
+    "extensions.objectformat": "sha1|sha256",
+    "extensions.compatobjectformat": "sha1|sha256",
+    "extensions.refstorage": "files|reftable",
+    "extensions.noop": ".{0,20}",
+    "user.name": _WORDS,
+    "user.email": _WORDS,
+    "init.defaultbranch": _REFERENCE,
+    "pull.rebase": f"{_FLAG}|merges",
+    "pull.ff": f"{_FLAG}|only",
+    "merge.conflictstyle": "merge|diff3|zdiff3",
+    "branch.*.remote": r"[A-Za-z0-9_.-]{1,100}",
+    "branch.*.merge": _REFERENCE,
+    "branch.*.rebase": f"{_FLAG}|merges",
+    "remote.*.fetch": _REFERENCE,
+    "submodule.*.active": _FLAG,
+}
+"""Settings that are taken over, with the values they may have. `*` is any subsection."""
+
+_COMPARING = ("[core]", "\tcheckStat = minimal", "\ttrustctime = false")
+"""Files are told apart by size and time alone: what covers a masked file has those of the file."""
+
+_HEADING = re.compile(r'\[\s*([A-Za-z0-9-]+)\s*(?:"([A-Za-z0-9_./+-]{1,200})")?\s*\]\s*(?:[#;].*)?')
+_SETTING = re.compile(r'([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*("?)([^"]*?)\2\s*)?')
+
+
+def without_secrets(text: str) -> str:
+    """The settings of a configuration file that commands may see, as a configuration file."""
+    kept: list[str] = []
+    heading = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if found := _HEADING.fullmatch(line):
+            section, subsection = found[1].lower(), found[2]
+            heading = section + (".*" if subsection else "")
+            kept.append(f'[{section} "{subsection}"]' if subsection else f"[{section}]")
+        elif line.startswith("["):
+            heading = ""
+        elif heading and (setting := _SETTING.fullmatch(line.partition(" #")[0].partition(" ;")[0])):
+            key, value = setting[1].lower(), "true" if setting[3] is None else setting[3].strip()
+            pattern = _KEPT.get(f"{heading}.{key}")
+            if pattern and re.fullmatch(pattern, value, re.IGNORECASE):
+                kept.append(f'\t{key} = "{value}"' if pattern is _WORDS else f"\t{key} = {value}")
+    return "".join(line + "\n" for line in [*_headed(kept), *_COMPARING])
+
+
+def _headed(lines: list[str]) -> list[str]:
+    """Without headings that nothing stands below."""
+    following = [*lines[1:], "["]
+    return [one for one, after in zip(lines, following, strict=True) if one[0] != "[" or after[0] != "["]

@@ -1,0 +1,199 @@
+"""Whoever made a call: its memory, its folders and descriptors, its umask.
+
+Everything is asked through a handle of /proc/THREAD, kept between calls. A handle belongs to a process and not to a
+number: once the process has ended, every question through it fails, whoever bears the number by then.
+Memory is read by number; whether the caller still waited, and so bore the number, is asked after reading.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from errno import EACCES, EBADF, EFAULT, ENAMETOOLONG, ENOENT, EPERM, ESRCH
+
+from . import file_calls
+from .file_calls import AT_FDCWD, O_PATH
+
+PAGE = 4096
+PATH_MAX = 4096
+_FIRST = 512
+"""Bytes read at first: nearly every path is shorter."""
+
+_PIDFD_THREAD = os.O_EXCL
+
+
+class Gone(Exception):
+    """The caller was killed while it waited: nobody needs an answer."""
+
+
+class Refusal(Exception):
+    """The call fails with this errno."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Range(ctypes.Structure):
+    """`struct iovec`."""
+
+    _fields_ = (("start", ctypes.c_size_t), ("size", ctypes.c_size_t))
+
+
+class Memory:
+    """Reads the memory of callers into one buffer."""
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(PATH_MAX)
+        self._view = memoryview(self._buffer).cast("B")
+        self._here = _Range(ctypes.addressof(self._buffer), 0)
+        self._there = _Range(0, 0)
+        self._ranges = ctypes.addressof(self._here), ctypes.addressof(self._there)
+
+    def read(self, thread: int, address: int, size: int) -> bytes:
+        """Up to `size` bytes (at most 4096) that do not cross into what is not mapped. EFAULT if there are none."""
+        self._here.size = self._there.size = size
+        self._there.start = address
+        here, there = self._ranges
+        count = file_calls.read_memory(thread, here, 1, there, 1, 0)
+        if count == -ESRCH:
+            raise Gone
+        if count <= 0:
+            raise Refusal(EACCES if count == -EPERM else EFAULT)
+        return self._view[:count].tobytes()
+
+    def text(self, thread: int, address: int) -> bytes:
+        """A string that ends with a zero byte, without it. ENAMETOOLONG if it does not end within 4096 bytes."""
+        found = b""
+        while len(found) < PATH_MAX:
+            at = address + len(found)
+            room = PAGE - at % PAGE
+            chunk = self.read(thread, at, min(room, PATH_MAX - len(found), PATH_MAX if found else _FIRST))
+            head, zero, _ = chunk.partition(b"\0")
+            found += head
+            if zero:
+                return found
+        raise Refusal(ENAMETOOLONG)
+
+    def exactly(self, thread: int, address: int, size: int) -> bytes:
+        """`size` bytes (at most 4096). EFAULT if a part of them is not mapped."""
+        found = b""
+        while len(found) < size:
+            at = address + len(found)
+            found += self.read(thread, at, min(size - len(found), PAGE - at % PAGE))
+        return found
+
+
+class Caller:
+    """A thread that waits in a call."""
+
+    __slots__ = ("_folder", "_status", "thread")
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self._folder = file_calls.openat(AT_FDCWD, b"/proc/%d" % thread, O_PATH | os.O_CLOEXEC, 0)
+        self._status = -1
+        if self._folder < 0:
+            raise Gone
+
+    def close(self) -> None:
+        for descriptor in (self._folder, self._status):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def working_folder(self) -> int:
+        """A new handle of the folder that its relative names begin in."""
+        return self._or_gone(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
+
+    def descriptor(self, number: int) -> int:
+        """A new handle of the file behind one of its descriptors, which may be of any kind."""
+        found = (
+            file_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
+            if number >= 0
+            else -ENOENT
+        )
+        if found == -EACCES:
+            return self.same_descriptor(number)  # a process that nobody may look into: the folder is not ours
+        if found == -ENOENT:
+            raise Refusal(EBADF)
+        return self._or_gone(found)
+
+    def same_descriptor(self, number: int) -> int:
+        """Its descriptor itself, shared: for sockets, which cannot be opened again."""
+        process = file_calls.pidfd_open(self.thread, _PIDFD_THREAD)
+        if process < 0:  # before Linux 6.9 there are only handles of processes
+            process = file_calls.pidfd_open(self.process(), 0)
+        if process == -ESRCH:
+            raise Gone
+        if process < 0:
+            raise Refusal(EACCES)
+        found = file_calls.pidfd_getfd(process, number, 0)
+        os.close(process)
+        if found < 0:
+            raise Refusal(EBADF if found == -EBADF else EACCES)
+        return found
+
+    def umask(self) -> int:
+        return int(self._field(b"\nUmask:"), 8)
+
+    def process(self) -> int:
+        """The process that the thread belongs to."""
+        return int(self._field(b"\nTgid:"))
+
+    def terminal(self) -> int:
+        """The device number of its controlling terminal, 0 if there is none (proc(5), `stat`, field 7)."""
+        stat = file_calls.openat(self._folder, b"stat", os.O_RDONLY | os.O_CLOEXEC, 0)
+        try:
+            line = os.read(self._or_gone(stat), PAGE)
+        except ProcessLookupError:
+            raise Gone from None
+        finally:
+            if stat >= 0:
+                os.close(stat)
+        return int(line[line.rindex(b")") :].split()[5])
+
+    def _field(self, name: bytes) -> bytes:
+        if self._status < 0:
+            self._status = self._or_gone(
+                file_calls.openat(self._folder, b"status", os.O_RDONLY | os.O_CLOEXEC, 0)
+            )
+        try:
+            lines = os.pread(self._status, 512, 0)
+        except ProcessLookupError:
+            raise Gone from None
+        found = lines.find(name)
+        if found < 0:
+            raise Gone  # who is being killed has given back what this line tells of
+        start = found + len(name)
+        return lines[start : lines.index(b"\n", start)]
+
+    def _or_gone(self, result: int) -> int:
+        if result in (-ENOENT, -ESRCH):
+            raise Gone
+        if result < 0:
+            raise Refusal(-result)
+        return result
+
+
+class Callers:
+    """The callers seen last, with their handles."""
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._known: dict[int, Caller] = {}
+
+    def find(self, thread: int) -> Caller:
+        """The caller with this number. It may be one that bore the number before: then questions to it end with Gone."""
+        caller = self._known.get(thread)
+        if caller is None:
+            caller = Caller(thread)
+            if len(self._known) >= self.MOST:
+                self.forget(next(iter(self._known)))
+            self._known[thread] = caller
+        return caller
+
+    def forget(self, thread: int) -> None:
+        caller = self._known.pop(thread, None)
+        if caller is not None:
+            caller.close()

@@ -1,0 +1,134 @@
+"""Numbers of system calls, for the two machines that the filter knows.
+
+From the kernel's tables (`arch/x86/entry/syscalls/syscall_64.tbl`, `include/uapi/asm-generic/unistd.h`). `None`: the
+machine has no such call. Only calls are listed that the filter or the files beside it name.
+"""
+
+from __future__ import annotations
+
+import os
+
+MACHINES = ("x86_64", "aarch64")
+
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""What `seccomp_data.arch` holds on each machine (`linux/audit.h`)."""
+
+LAST = 469
+"""The highest number looked at when this table was written (`file_setattr`, Linux 6.18): what comes later is unknown."""
+
+O_LARGEFILE = {"x86_64": 0o100000, "aarch64": 0o400000}
+
+_NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    "_sysctl": (156, None),
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "bind": (49, 200),
+    "bpf": (321, 280),
+    "capset": (126, 91),
+    "chroot": (161, 51),
+    "clock_settime": (227, 112),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "connect": (42, 203),
+    "creat": (85, None),
+    "create_module": (174, None),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioctl": (16, 29),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "landlock_add_rule": (445, 445),
+    "landlock_create_ruleset": (444, 444),
+    "landlock_restrict_self": (446, 446),
+    "link": (86, None),
+    "linkat": (265, 37),
+    "lookup_dcookie": (212, 18),
+    "mkdir": (83, None),
+    "mkdirat": (258, 34),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "modify_ldt": (154, None),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "nfsservctl": (180, 42),
+    "open": (2, None),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "openat": (257, 56),
+    "openat2": (437, 437),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pidfd_open": (434, 434),
+    "pivot_root": (155, 41),
+    "prlimit64": (302, 261),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "rename": (82, None),
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "request_key": (249, 218),
+    "seccomp": (317, 277),
+    "sendto": (44, 206),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "symlink": (88, None),
+    "symlinkat": (266, 36),
+    "sysfs": (139, None),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "uselib": (134, None),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+
+
+class UnknownMachine(Exception):
+    """There is no table for this machine, so nothing can be filtered on it."""
+
+
+def machine() -> str:
+    """The machine we run on, one of `MACHINES`."""
+    name = os.uname().machine
+    if name not in MACHINES:
+        raise UnknownMachine(f"no system call numbers for `{name}`: known are {', '.join(MACHINES)}")
+    return name
+
+
+def number(call: str, on: str | None = None) -> int | None:
+    """The number of `call` on a machine (this one by default); None where the machine has no such call."""
+    return _NUMBERS[call][MACHINES.index(on or machine())]
+
+
+def named(on: str | None = None) -> dict[int, str]:
+    """Number to name, for what is listed here."""
+    return {found: call for call in _NUMBERS if (found := number(call, on)) is not None}

@@ -1,0 +1,179 @@
+"""What a command may ask of the kernel: the seccomp filter that its processes carry, and how it is put on.
+
+Three kinds of answers:
+
+* *No such call* (ENOSYS) where programs fall back to an older call that can be judged: `clone3`, `openat2`, `io_uring`.
+* *Not permitted* (EPERM) for what reaches out of a sandbox or changes the machine: mounts, namespaces, tracing
+  and the memory of other processes, keys, kernel modules, clocks, input put into a terminal.
+* *Ask pid 1* for calls that create a name, since no mount can forbid a name that does not exist yet. pid 1
+  performs the call itself (`creation.py`); nothing it has judged is read again by the kernel.
+
+A call with a number that this file has never heard of does not exist, so that a later kernel's way of creating a
+name is closed until it was looked at. A program of another machine (32 bits, x32) ends at its first call.
+
+Not covered here: what ordinary calls may reach; that is the business of mounts, of Landlock and of the network
+namespace. Calls that need a capability are named anyway, though a command holds none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from errno import EACCES, EAFNOSUPPORT, EINVAL, ENOSYS, EPERM
+
+from . import bpf, calls
+from .bpf import NOTIFY, Rule, Word, refuse
+
+_ABSENT = (
+    "clone3 openat2 io_uring_setup io_uring_enter io_uring_register fsopen fsconfig fsmount fspick open_tree "
+    "open_tree_attr move_mount mount_setattr"
+)
+_FORBIDDEN = (
+    "_sysctl acct add_key bpf chroot clock_settime create_module delete_module fanotify_init fanotify_mark "
+    "finit_module init_module ioperm iopl kcmp kexec_file_load kexec_load keyctl lookup_dcookie modify_ldt mount "
+    "nfsservctl open_by_handle_at perf_event_open pidfd_getfd pivot_root process_madvise process_mrelease "
+    "process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot request_key setdomainname sethostname "
+    "setns settimeofday swapoff swapon sysfs syslog umount2 uselib userfaultfd vhangup"
+)
+_CREATING = "bind creat link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 symlink symlinkat"  # and open
+
+_NEW_NAMESPACE = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
+_NEW_TIME = 0x80  # for unshare only: clone has the end signal there
+
+_FORBIDDEN_CONTROLS = (
+    0x5412,  # TIOCSTI: types into a terminal
+    0x541C,  # TIOCLINUX: pastes into a console
+    0x541D,  # TIOCCONS: takes the console's output
+    # These create a name without a call that says so.
+    0x50009401,  # BTRFS_IOC_SNAP_CREATE
+    0x5000940E,  # BTRFS_IOC_SUBVOL_CREATE
+    0x50009417,  # BTRFS_IOC_SNAP_CREATE_V2
+    0x50009418,  # BTRFS_IOC_SUBVOL_CREATE_V2
+    0x4020BC10,  # BCH_IOCTL_SUBVOLUME_CREATE
+    0x40186F04,  # OCFS2_IOC_REFLINK
+)
+
+_PERSONALITIES = (0, 0x0040000, 0xFFFFFFFF)  # none, ADDR_NO_RANDOMIZE (debuggers, sanitizers), the question
+
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_STREAM, _SEQPACKET, _TYPE = 1, 5, 0xF
+
+_O_PATH = 0o10000000
+_O_CREAT = 0o100
+
+
+def program(
+    allow_unix_only: bool, mediate: bool, *, connect: bool = True, machine: str | None = None
+) -> bytes:
+    """The filter as the kernel reads it.
+
+    `allow_unix_only`: no family of sockets but AF_UNIX. False is right only inside a network namespace that has
+    nothing but loopback: then IPv4, IPv6 and questions about routes are allowed too.
+    `mediate`: creating calls go to whoever holds the listener.
+    `connect`: False where sockets of processes outside lie in reach: sockets can then be had in pairs or bound, but
+    reach nothing by name.
+    """
+    on = machine or calls.machine()
+
+    def named(names: str, answer: int, *when: Word) -> list[Rule]:
+        numbers = [calls.number(name, on) for name in names.split()]
+        return [Rule(number, answer, *when) for number in numbers if number is not None]
+
+    rules = named(_ABSENT, refuse(ENOSYS)) + named(_FORBIDDEN, refuse(EPERM))
+    rules += named("clone", refuse(EPERM), _some_of(0, _NEW_NAMESPACE))
+    rules += named("unshare", refuse(EPERM), _some_of(0, _NEW_NAMESPACE | _NEW_TIME))
+    rules += named("ioctl", refuse(EPERM), Word(1, *_FORBIDDEN_CONTROLS))
+    rules += named("personality", refuse(EPERM), Word(0, *_PERSONALITIES, one_of=False))
+    # Another process's limits: pid 1 needs its own.
+    for high in (False, True):
+        rules += named(
+            "prlimit64", refuse(EPERM), Word(0, 0, one_of=False), Word(2, 0, high=high, one_of=False)
+        )
+    rules += named("socket", refuse(EACCES if allow_unix_only else EAFNOSUPPORT), *_families(allow_unix_only))
+    if not allow_unix_only:
+        rules += named("socket", refuse(EAFNOSUPPORT), Word(0, _AF_NETLINK), Word(2, 0, one_of=False))
+    rules += named("socketpair", refuse(EAFNOSUPPORT), Word(0, _AF_UNIX, one_of=False))
+    if not connect:
+        # A datagram socket reaches any name without connecting, and `sendmsg` hides the name in memory.
+        rules += named(
+            "socket socketpair",
+            refuse(EACCES),
+            Word(0, _AF_UNIX),
+            Word(1, _STREAM, _SEQPACKET, mask=_TYPE, one_of=False),
+        )
+        rules += named("connect", refuse(EACCES))
+    if mediate:
+        rules += named(_CREATING, NOTIFY)
+        rules += named("open", NOTIFY, Word(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
+        rules += named("openat", NOTIFY, Word(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
+    return bpf.assemble(calls.AUDIT_ARCH[on], rules, calls.LAST)
+
+
+def _some_of(argument: int, bits: int) -> Word:
+    return Word(argument, 0, mask=bits, one_of=False)
+
+
+def _families(allow_unix_only: bool) -> tuple[Word, ...]:
+    allowed = (_AF_UNIX,) if allow_unix_only else (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)
+    return (Word(0, *allowed, one_of=False),)
+
+
+_SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
+_NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
+_PR_SET_NO_NEW_PRIVS = 38
+
+
+class _Program(ctypes.Structure):
+    """`struct sock_fprog`."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+_assembled: dict[tuple[bool, bool, bool], bytes] = {}
+
+
+def prepare(allow_unix_only: bool, mediate: bool, *, connect: bool = True) -> bytes:
+    """The program for this machine, kept: a fork server prepares it once for all that it forks."""
+    key = (allow_unix_only, mediate, connect)
+    if key not in _assembled:
+        _assembled[key] = program(allow_unix_only, mediate, connect=connect)
+    return _assembled[key]
+
+
+def install(allow_unix_only: bool, mediate: bool, *, connect: bool = True) -> int | None:
+    """Put the filter on this process and all it will start; it cannot be taken off.
+
+    With `mediate` the answer is the listener's descriptor, closed on exec: whoever reads it must be another process,
+    and from here on this one may not create a name before that process listens. OSError if the kernel refuses.
+    """
+    bytecode = prepare(allow_unix_only, mediate, connect=connect)
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(
+        _PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)
+    ):
+        raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
+    filter_program = _Program(len(bytecode) // 8, bytecode)
+    if not mediate:
+        _seccomp(library, 0, filter_program)
+        return None
+    try:
+        # With this, a signal that does not kill the caller waits until its call is done, and the call is done once.
+        return _seccomp(library, _NEW_LISTENER | _WAIT_KILLABLE, filter_program)
+    except OSError as error:
+        if error.errno != EINVAL:
+            raise
+        return _seccomp(library, _NEW_LISTENER, filter_program)  # before Linux 5.19
+
+
+def _seccomp(library: ctypes.CDLL, flags: int, filter_program: _Program) -> int:
+    number = calls.number("seccomp")
+    answer = library.syscall(
+        ctypes.c_long(number or -1),
+        ctypes.c_long(_SET_MODE_FILTER),
+        ctypes.c_long(flags),
+        ctypes.byref(filter_program),
+    )
+    if answer < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"the system call filter was refused: {os.strerror(error)}")
+    return answer

@@ -1,0 +1,87 @@
+"""Namespaces, capabilities and limits: what the processes of a sandbox are cut off from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import struct
+
+from .libc import call
+
+NEW_USER = 0x10000000
+NEW_PID = 0x20000000
+_NEW_SHARED = 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000
+"""CLONE_NEW{NS,NET,IPC,UTS}: what the commands of a session have in common."""
+_NEW_OWN = 0x00020000 | 0x02000000
+"""CLONE_NEW{NS,CGROUP}: what each command has of its own, beside its processes."""
+
+_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 4, 24, 28, 47
+_PR_SET_NO_NEW_PRIVS = 38
+_AMBIENT_CLEAR_ALL = 4
+_SECURE = 0b11101111
+"""Every secure bit of capabilities(7) but KEEP_CAPS, locked: being root by number gives nothing."""
+
+
+def leave_outside(user: bool) -> None:
+    """What is forked from here on gets process ids of its own, and with `user` the rights of a user namespace."""
+    uid, gid = os.geteuid(), os.getegid()
+    call("unshare", (NEW_USER if user else 0) | NEW_PID)
+    if user:
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{uid} {uid} 1")
+        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def leave_shared() -> None:
+    """Mounts, network, other ways between processes, names: for a session."""
+    call("unshare", _NEW_SHARED)
+
+
+def leave_own() -> None:
+    """A copy of the mounts, and the control groups: for pid 1 of a command."""
+    call("unshare", _NEW_OWN)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def hide_from_children() -> None:
+    """Memory, descriptors and links of this process in /proc are closed to others of its user (ptrace too)."""
+    call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def bound_capabilities() -> None:
+    """No program that is run later can have a capability, whoever owns it. What this process holds, it keeps."""
+    for capability in range(64):
+        try:
+            call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+        except OSError:
+            break  # beyond the last one
+
+
+def drop_capabilities() -> None:
+    """All, for good: effective, permitted, inheritable and ambient, and being root by number gives none back."""
+    call("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
+    with contextlib.suppress(OSError):  # before Linux 4.3 there are none
+        call("prctl", _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
+    version_3 = struct.pack("=Ii", 0x20080522, 0)
+    call("capset", version_3, bytes(24))
+    call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def limit(bounds: dict[str, int | None]) -> None:
+    """Limits of each process, by the names of the resource module (`FSIZE`); None leaves one as it is. No core dumps."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, most in bounds.items():
+        if most is None:
+            continue
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, hard = resource.getrlimit(kind)
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (allowed, allowed))

@@ -1,0 +1,147 @@
+"""One creating call on its way, and what all of them share: the rules, the lock, what was refused and made."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from errno import EACCES
+
+from . import file_calls
+from .callers import Caller, Gone, Memory, Refusal
+from .naming import FREE, REFUSED, SECRET, Rules
+from .notifications import Asked, Listener
+from .resolving import Handles, Place, Resolver
+
+MOST_REPORTED = 1000
+
+
+class Made:
+    """A file with a secret name that the command created. `name` is relative to its root."""
+
+    __slots__ = ("device", "inode", "name")
+
+    def __init__(self, device: int, inode: int, name: str) -> None:
+        self.device = device
+        self.inode = inode
+        self.name = name
+
+
+class Ground:
+    """What the calls of one command have in common.
+
+    `lock` is a descriptor of a file that all mediators of a workspace share and no command sees. Creating a name holds it
+    shared, moving a folder exclusively: otherwise one command could check a folder's content while
+    another adds to it.
+    """
+
+    def __init__(self, listener: Listener, rules: Rules, lock: int | None) -> None:
+        self.listener = listener
+        self.rules = rules
+        self.memory = Memory()
+        self.resolver = Resolver(rules.usual)
+        self.refused: list[str] = []
+        self.made: list[Made] = []
+        self.openers: set[int] = set()
+        self.own: set[tuple[int, int]] = set(rules.own)
+        # Opened anew: locks belong to an open file, and forks of one server share what they inherit.
+        self._lock = None if lock is None else os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
+        self._umask = os.umask(0)
+        os.umask(self._umask)
+
+    @contextmanager
+    def exclusive(self) -> Generator[None]:
+        """No mediator creates a name meanwhile. What was looked up before may have changed."""
+        self.hold(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            self.hold(fcntl.LOCK_SH)
+
+    def hold(self, how: int) -> None:
+        if self._lock is not None:
+            fcntl.flock(self._lock, how)
+
+    def use_umask(self, umask: int) -> None:
+        """The caller's umask is ours while we create for it, so that default ACLs mean what they mean."""
+        if umask != self._umask:
+            os.umask(umask)
+            self._umask = umask
+
+    def refuse(self, name: str) -> Refusal:
+        """The refusal of a name, remembered."""
+        if name not in self.refused and len(self.refused) < MOST_REPORTED:
+            self.refused.append(name)
+        return Refusal(EACCES)
+
+    def note_made(self, status: os.stat_result, name: str) -> None:
+        self.own.add((status.st_dev, status.st_ino))
+        if len(self.made) < MOST_REPORTED:
+            self.made.append(Made(status.st_dev, status.st_ino, name))
+
+
+class Request:
+    """One call of one caller."""
+
+    __slots__ = ("_texts", "asked", "caller", "ground", "handles")
+
+    def __init__(self, ground: Ground, asked: Asked, caller: Caller) -> None:
+        self.ground = ground
+        self.asked = asked
+        self.caller = caller
+        self.handles = Handles()
+        self._texts: dict[int, bytes] = {}
+
+    def text(self, index: int) -> bytes:
+        """The string that an argument points to. Read once: the caller may change it at any time."""
+        if index not in self._texts:
+            self._texts[index] = self.ground.memory.text(self.asked.thread, self.asked.arguments[index])
+        return self._texts[index]
+
+    def place(self, base: int, path: bytes) -> Place:
+        return self.ground.resolver.place(self.caller, base, path, self.handles)
+
+    def still_waits(self) -> None:
+        """Gone if the caller was killed: then what was read may not be its own. Asked last before anything happens."""
+        if not self.ground.listener.waits(self.asked):
+            raise Gone
+
+    def name_of(self, place: Place) -> str | None:
+        """Relative to a root; None if the place is below none, or no call can create it."""
+        plain = place.plain
+        if not plain or place.on_proc:
+            return None
+        return self.ground.rules.relative(place.path, plain)
+
+    def check(self, place: Place, *, folder: bool = False) -> str | None:
+        """The name if creating it is to be reported as `made`. Refusal if the rules forbid it."""
+        name = self.name_of(place)
+        if name is None:
+            return None
+        verdict = self.ground.rules.decide(name, folder=folder)
+        if verdict == REFUSED:
+            raise self.ground.refuse(name)
+        return name if verdict == SECRET else None
+
+    def verdict(self, name: str | None, *, folder: bool) -> int:
+        return FREE if name is None else self.ground.rules.decide(name, folder=folder)
+
+    def made(self, place: Place, name: str | None) -> None:
+        """Report what was created at a place, if `name` says that it is to be reported."""
+        if name is not None:
+            self.ground.note_made(os.stat(place.plain, dir_fd=place.folder, follow_symlinks=False), name)
+
+    def exists(self, place: Place) -> bool:
+        found = file_calls.openat(place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0)
+        if found >= 0:
+            os.close(found)
+        return found >= 0
+
+    def is_own(self, status: os.stat_result) -> bool:
+        return (status.st_dev, status.st_ino) in self.ground.own
+
+
+def is_folder(status: os.stat_result) -> bool:
+    return stat.S_ISDIR(status.st_mode)

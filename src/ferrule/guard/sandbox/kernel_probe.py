@@ -1,0 +1,248 @@
+"""What the kernel lets this user do, found out by doing it: a program that prints its findings as JSON.
+
+Run as `python -I -S kernel_probe.py` by `probes`, never imported by it: each question is put by a forked child of this
+single-threaded process, so that nothing that is tried stays with anybody. It uses the standard library only. Numbers and
+structures: linux/uapi (sched.h, mount.h, landlock.h, seccomp.h), seccomp(2), landlock(7), user_namespaces(7), cgroups(7).
+
+    {"landlock_abi": 7, "user_namespaces": true, "mount": true, …, "why": {"overlay": "mount: EPERM"}}
+"""
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import signal
+import struct
+import sys
+from collections.abc import Callable
+
+NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = (
+    0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+_REC, _PRIVATE = 0x4000, 0x40000
+_LANDLOCK_CREATE_RULESET, _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 444, 428, 429, 442
+_HERE, _CLONE, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 1, 0x1000, 4
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SET_FILTER, _NEW_LISTENER = 1, 8
+_ADD_DESCRIPTOR = 0x40182103
+_NO_NEW_PRIVILEGES, _PARENT_DEATH = 38, 1
+_SECONDS = 5
+
+libc = ctypes.CDLL(None, use_errno=True)
+Said = dict[str, bool | int | str]
+
+
+class Refused(Exception):
+    """A system call said no. `args` are its name and the name of the error."""
+
+
+def checked(name: str, answer: int) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise Refused(f"{name}: {errno.errorcode.get(number, number)}")
+    return answer
+
+
+def system_call(name: str, number: int, *arguments: object) -> int:
+    libc.syscall.restype = ctypes.c_long
+    return checked(name, libc.syscall(ctypes.c_long(number), *arguments))
+
+
+def in_child(step: Callable[[Callable[[str, bool | int | str], None]], None]) -> tuple[Said, str]:
+    """Run a step in a forked child. What it found before it was refused, and by what it was refused."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+            signal.alarm(_SECONDS)
+            step(lambda key, value: _say(writer, key, value))
+            code = 0
+        except Refused as refused:
+            _say(writer, "", str(refused))
+        except OSError as error:
+            _say(
+                writer, "", f"{error.filename or 'system'}: {errno.errorcode.get(error.errno or 0, 'error')}"
+            )
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        lines = [json.loads(line) for line in pipe]
+    os.waitpid(child, 0)
+    said: Said = dict(lines)
+    why = str(said.pop("", ""))
+    return said, why
+
+
+def _say(writer: int, key: str, value: bool | int | str) -> None:
+    os.write(writer, json.dumps([key, value]).encode() + b"\n")
+
+
+def unshare(flags: int, name: str) -> None:
+    checked(f"unshare({name})", libc.unshare(flags))
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    words = [None if word is None else word.encode() for word in (source, target, kind, data)]
+    checked(f"mount({kind or target})", libc.mount(*words[:3], ctypes.c_ulong(flags), words[3]))
+
+
+def namespaces(say: Callable[[str, bool | int | str], None]) -> None:
+    """Namespaces of an ordinary user, the way a sandbox needs them."""
+    user, group = os.geteuid(), os.getegid()
+    unshare(NEW_USER, "user")
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
+    say("user_namespaces", True)
+    others(say)
+
+
+def others(say: Callable[[str, bool | int | str], None]) -> None:
+    """The other namespaces: with a user namespace around them, or as root."""
+    unshare(NEW_NS, "mount")
+    mount(None, "/", None, _REC | _PRIVATE)
+    mount("none", "/tmp", "tmpfs", 0)
+    _mount_by_descriptor()
+    say("mount", True)
+    unshare(NEW_NET | NEW_IPC | NEW_UTS, "network")
+    say("network", True)
+    unshare(NEW_PID, "pid")
+    child = os.fork()
+    if not child:
+        try:
+            mount("proc", "/proc", "proc", 0)
+            say("pid", True)
+        except Refused as refused:
+            say("", str(refused))
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _mount_by_descriptor() -> None:
+    """A read-only copy of a mount, laid over a place (Linux 5.12): how a view is put together."""
+    tree = system_call("open_tree", _OPEN_TREE, _HERE, b"/tmp", ctypes.c_uint(_CLONE))
+    read_only = struct.pack("QQQQ", 1, 0, 0, 0)
+    size = ctypes.c_size_t(len(read_only))
+    system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", ctypes.c_uint(_EMPTY_PATH), read_only, size)
+    system_call("move_mount", _MOVE_MOUNT, tree, b"", _HERE, b"/tmp", ctypes.c_uint(_FROM_EMPTY_PATH))
+    os.close(tree)
+    checked("umount", libc.umount2(b"/tmp", 2))
+
+
+def overlay(say: Callable[[str, bool | int | str], None]) -> None:
+    """A copy-on-write view, in whatever namespaces there are."""
+    try:
+        namespaces(lambda key, value: None)
+    except Refused:
+        others(lambda key, value: None)
+    for name in ("lower", "upper", "work", "view"):
+        os.mkdir(f"/tmp/{name}")  # noqa: PTH102 - a program of few modules
+    options = "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr"
+    mount("overlay", "/tmp/view", "overlay", 0, options)
+    say("overlay", True)
+
+
+def landlock(say: Callable[[str, bool | int | str], None]) -> None:
+    version = system_call("landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    say("landlock_abi", version)
+
+
+def seccomp(say: Callable[[str, bool | int | str], None]) -> None:
+    """A filter with a listener, and whether descriptors can be put into who is waiting (Linux 5.9)."""
+    number = _SECCOMP.get(platform.machine())
+    if number is None:
+        raise Refused(f"seccomp: no table for {platform.machine()}")
+    checked("prctl(no_new_privs)", libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    say("no_new_privileges", True)
+    allow = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
+    program = struct.pack("HxxxxxxP", 1, ctypes.addressof(allow))
+    listener = system_call("seccomp(listener)", number, _SET_FILTER, _NEW_LISTENER, program)
+    request = struct.pack("QIIII", 1, 0, 0, 0, 0)
+    libc.ioctl(listener, ctypes.c_ulong(_ADD_DESCRIPTOR), request)
+    if ctypes.get_errno() != errno.ENOENT:
+        raise Refused("seccomp(add descriptor): too old a kernel")
+    say("seccomp_notify", True)
+
+
+def cgroups(say: Callable[[str, bool | int | str], None]) -> None:
+    """Whether groups with bounds of memory and processes can be made below ours, and joined."""
+    own: dict[str, str] = {}
+    with open("/proc/self/cgroup", encoding="utf-8") as file:  # noqa: PTH123 - a program of few modules
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            own.update((name, path) for name in controllers.split(","))
+    for mounted in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        if "" in own and _joined(mounted + own[""], ("memory.max", "pids.max")):
+            say("cgroup", "v2")
+            return
+    found = [
+        name
+        for name, limit in (("memory", "memory.limit_in_bytes"), ("pids", "pids.max"))
+        if _joined(f"/sys/fs/cgroup/{name}{own.get(name, '/')}", (limit,))
+        or _joined(f"/sys/fs/cgroup/{name}", (limit,))
+    ]
+    if len(found) == 2:
+        say("cgroup", "v1")
+    else:
+        raise Refused("cgroup: no group with memory and pids can be made here")
+
+
+def _joined(group: str, limits: tuple[str, ...]) -> bool:
+    made = f"{group.rstrip('/')}/ferrule-probe-{os.getpid()}"
+    try:
+        os.mkdir(made)  # noqa: PTH102 - a program of few modules
+    except OSError:
+        return False
+    try:
+        for limit in limits:
+            os.stat(f"{made}/{limit}")  # noqa: PTH116 - a program of few modules
+        child = os.fork()
+        if not child:
+            try:
+                _write(f"{made}/cgroup.procs", "0")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        return os.waitpid(child, 0)[1] == 0
+    except OSError:
+        return False
+    finally:
+        os.rmdir(made)  # noqa: PTH106 - a program of few modules
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def main() -> None:
+    findings: dict[str, object] = {}
+    why: dict[str, str] = {}
+    steps = {
+        "namespaces": namespaces,
+        "landlock": landlock,
+        "seccomp": seccomp,
+        "cgroup": cgroups,
+        "overlay": overlay,
+    }
+    for name, step in steps.items():
+        said, refused = in_child(step)
+        findings.update(said)
+        if refused:
+            why[name] = refused
+    if os.geteuid() == 0 and not findings.get("pid"):
+        said, refused = in_child(others)
+        findings.update(said)
+        findings["as_root"] = not refused
+    sys.stdout.write(json.dumps({**findings, "why": why}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Which files with several names are covered: whose other names are elsewhere, or are secrets.
+
+A file that has more names than were met in the workspace may be anything of the person's. Package managers link
+files from their caches, and a local clone links objects of the other repository: below `PACKAGES` a file is
+covered only if it is the same as a known secret.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = frozenset(
+    {"node_modules", "site-packages", "dist-packages", "bower_components", ".pnpm-store", ".yarn", ".tox", ".nox"}
+)  # fmt: skip
+"""Folders that package managers fill."""
+
+CONDA = "conda-meta"
+"""What lies at the root of a conda environment: all of it may be linked."""
+
+SECRET_PLACES = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh", ".config/hub",
+    ".config/op", ".netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".pgpass", ".my.cnf", ".git-credentials", ".gitconfig",
+    ".config/git/credentials", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".password-store",
+    ".vault-token", ".local/share/keyrings", ".env", ".config/ferrule", ".local/state/ferrule", ".terraform.d",
+    ".config/rclone", ".claude/.credentials.json", ".codex/auth.json", ".mozilla", ".config/google-chrome",
+)  # fmt: skip
+"""Where people keep secrets, below their home."""
+
+_MOST = 5_000
+"""Entries of these places that are looked at."""
+
+
+Inode = tuple[int, int]
+"""Device and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A file with `count` names, one of which is `name`. Its content is that of `inode`."""
+
+    name: str
+    inode: Inode
+    count: int
+
+
+def covered_links(
+    links: list[Link],
+    secret: frozenset[Inode],
+    environments: frozenset[str],
+    known: Callable[[], frozenset[Inode]],
+) -> tuple[list[Link], list[Link]]:
+    """`(the same as a secret, linked from elsewhere)`: those to cover, for certain and by count.
+
+    `links` are all files with several names that were met, `secret` the inodes of covered files, `environments` the
+    roots of conda environments, relative. `known` is asked for known secrets if it matters.
+    """
+    met = Counter(link.inode for link in links)
+    away = [link for link in links if met[link.inode] < link.count and link.inode not in secret]
+    packaged = [link for link in away if _below_packages(link.name, environments)]
+    names = {link.name for link in packaged}
+    if packaged:
+        secret |= known()
+    certain = [link for link in links if link.inode in secret]
+    return certain, [link for link in away if link.name not in names and link.inode not in secret]
+
+
+def _below_packages(name: str, environments: frozenset[str]) -> bool:
+    above = name.split("/")[:-1]
+    if not PACKAGES.isdisjoint(above) or ".git/objects/" in name or ".git/lfs/objects/" in name:
+        return True
+    return bool(environments) and any(
+        "/".join(above[:depth]) in environments for depth in range(1, len(above) + 1)
+    )
+
+
+def known_secrets(home: Path, hidden: Iterable[Path]) -> frozenset[Inode]:
+    """Inodes of files with several names in the well-known places and in folders that commands cannot see."""
+    found: set[Inode] = set()
+    left = _MOST
+    for place in (*(home / name for name in SECRET_PLACES), *hidden):
+        for status in _files(place):
+            left -= 1
+            if status.st_nlink > 1:
+                found.add((status.st_dev, status.st_ino))
+            if left <= 0:
+                return frozenset(found)
+    return frozenset(found)
+
+
+def _files(place: Path) -> Iterator[os.stat_result]:
+    """Regular files at or below a place. No link is followed."""
+    waiting = [os.fspath(place)]
+    while waiting:
+        path = waiting.pop()
+        with suppress(OSError):  # not there, or not readable: then it is not the person's to lose here
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode):
+                yield status
+            elif stat.S_ISDIR(status.st_mode):
+                waiting += [os.path.join(path, name) for name in os.listdir(path)]  # noqa: PTH118, PTH208 - hot

