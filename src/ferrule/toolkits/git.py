@@ -21,6 +21,7 @@ from typing import Annotated
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.guard.sandbox.command import Capture
 from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -30,7 +31,7 @@ from .examples import with_examples
 from .git_options import Parsed, Subcommand, parse_arguments
 from .git_shadow import Shadow, shadow
 from .git_withheld import drop_sections, literally, pathspecs
-from .process import Capture, find_program, run_process
+from .process import find_program, run_process
 
 SECONDS = 120.0
 _KEEP = 1024 * 1024

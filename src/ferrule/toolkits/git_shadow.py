@@ -23,7 +23,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ _KEPT = {
 }
 """Settings of the repository that are taken over, with the values they may have."""
 
-_OURS = """\
+OURS = """\
 [core]
 \tbare = false
 \thooksPath = /dev/null
@@ -96,16 +96,38 @@ def shadow(workspace: Workspace) -> Generator[Shadow]:
     with ExitStack() as stack:
         root = workspace.descriptor("")
         stack.callback(os.close, root)
-        real = _open(root)
+        real = open_repository(root)
         stack.callback(os.close, real)
-        _check(real)
+        check_inside(real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        _fill(folder, real)
-        yield Shadow(root, _environment(folder))
+        fill(folder, real)
+        yield Shadow(root, git_environment(folder))
 
 
-def _open(root: int) -> int:
+@contextmanager
+def bare_shadow(workspace: Workspace) -> Generator[Path]:
+    """A shadow as a folder, of the repository in (or that is) the root of a workspace: for another git to fetch from."""
+    with ExitStack() as stack:
+        root = workspace.descriptor("")
+        stack.callback(os.close, root)
+        real = os.dup(root) if _is_bare(root) else open_repository(root)
+        stack.callback(os.close, real)
+        check_inside(real)
+        folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        fill(folder, real)
+        yield folder
+
+
+def _is_bare(root: int) -> bool:
+    """Whether a folder is a repository itself. One that also has `.git` means that."""
+    names = os.listdir(root)
+    return {"HEAD", "objects", "refs"} <= set(names) and ".git" not in names
+
+
+def open_repository(root: int) -> int:
+    """The folder `.git` below a root, as a descriptor. Raises ToolFailed if there is none, or only a pointer to one."""
     try:
         status = os.stat(".git", dir_fd=root, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
@@ -116,29 +138,30 @@ def _open(root: int) -> int:
             "the workspace is not a git repository: there is no folder `.git` at its root (folders above and "
             "below are not looked at)",
         ) from None
-    raise _outside("`.git` is not a folder but points to one (a worktree, a submodule or a link)")
+    raise leads_outside("`.git` is not a folder but points to one (a worktree, a submodule or a link)")
 
 
-def _outside(what: str) -> ToolFailed:
+def leads_outside(what: str) -> ToolFailed:
+    """The refusal of a repository that is not all in its folder."""
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"git was not run: {what}, which may lie outside of the workspace; ask the person to work in a full clone",
     )
 
 
-def _check(real: int) -> None:
+def check_inside(real: int) -> None:
     """Refuse what would make git read elsewhere."""
     for name in os.listdir(real):
         if name == "commondir":
-            raise _outside("`.git/commondir` names another folder")
+            raise leads_outside("`.git/commondir` names another folder")
         status = os.stat(name, dir_fd=real, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode) and (name in (*_COPIED, *_LINKED, "info") or _SHARED.fullmatch(name)):
-            raise _outside(f"`.git/{name}` is a link")
+            raise leads_outside(f"`.git/{name}` is a link")
     for folder in ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"):
         _check_folder(real, folder)
     for name in ("objects/info/alternates", "objects/info/http-alternates"):
-        if _read(real, name).strip():
-            raise _outside(f"`.git/{name}` names other object stores")
+        if read_small(real, name).strip():
+            raise leads_outside(f"`.git/{name}` names other object stores")
 
 
 def _check_folder(real: int, name: str) -> None:
@@ -147,10 +170,10 @@ def _check_folder(real: int, name: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISDIR(status.st_mode):
-        raise _outside(f"`.git/{name}` is a link")
+        raise leads_outside(f"`.git/{name}` is a link")
 
 
-def _read(real: int, name: str) -> bytes:
+def read_small(real: int, name: str) -> bytes:
     """A small regular file below `.git`, or nothing."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=real)
@@ -160,15 +183,18 @@ def _read(real: int, name: str) -> bytes:
         return file.read(_LIMIT) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
-def _fill(folder: Path, real: int) -> None:
+def fill(
+    folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
+) -> None:
+    """Make a shadow of the repository `real` in an empty folder: which of its files are copied, which are linked."""
     # Through a descriptor of this process: what bears the name `.git` by then does not matter.
     source = Path(f"/proc/{os.getpid()}/fd/{real}")
-    for name in _COPIED:
-        if data := _read(real, name):
+    for name in copied:
+        if data := read_small(real, name):
             (folder / name).write_bytes(data)
     present = set(os.listdir(real))
     shared = sorted(filter(_SHARED.fullmatch, present))
-    for name in (*_LINKED, *shared):
+    for name in (*linked, *shared):
         if name in present:
             (folder / name).symlink_to(source / name)
     for name in ("objects", "refs"):
@@ -176,12 +202,12 @@ def _fill(folder: Path, real: int) -> None:
             (folder / name).mkdir()
     (folder / "info").mkdir()
     for name in ("exclude", "sparse-checkout"):
-        (folder / "info" / name).write_bytes(_read(real, f"info/{name}"))
-    text = _read(real, "config").decode("utf-8", "replace")
-    (folder / "config").write_text(_settings(text) + _OURS)
+        (folder / "info" / name).write_bytes(read_small(real, f"info/{name}"))
+    text = read_small(real, "config").decode("utf-8", "replace")
+    (folder / "config").write_text(kept_settings(text) + OURS)
 
 
-def _settings(text: str) -> str:
+def kept_settings(text: str) -> str:
     """The kept settings of a configuration file. Format: git-config(1), of it only plain `key = value`."""
     found: dict[tuple[str, str], str] = {}
     section = ""
@@ -201,7 +227,8 @@ def _settings(text: str) -> str:
     return "".join(f"[{section}]\n\t{key} = {value}\n" for (section, key), value in found.items())
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def git_environment(folder: Path) -> dict[str, str]:
+    """The whole environment of a git that works with a shadow."""
     return {
         "PATH": os.defpath,
         "HOME": "/nonexistent",

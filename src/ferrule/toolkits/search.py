@@ -190,7 +190,10 @@ def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
         for hit in hits
         for number in range(max(1, hit.number - around), min(len(text), hit.number + around) + 1)
     })  # fmt: skip
-    return [Row(name, n, cut(text[n - 1], starts.get(n, 0)), n in starts) for n in shown]
+    return [
+        Row(name, n, cut(text[n - 1], starts.get(n, 0)), n in starts, starts[n] + 1 if n in starts else 0)
+        for n in shown
+    ]
 
 
 async def search(

@@ -14,12 +14,16 @@ NAMES = 20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a file. `number` counts from 1; a row that is not a `match` is context."""
+    """One line of a file. `number` counts from 1; a row that is not a `match` is context.
+
+    `column` is the character of the line where the match begins, counted from 1; 0 where there is none.
+    """
 
     path: str
     number: int
     text: str
     match: bool = True
+    column: int = 0
 
     def shown(self) -> str:
         """`file:line:text`, context as `file-line-text` (the form of grep)."""

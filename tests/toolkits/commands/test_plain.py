@@ -17,8 +17,9 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.guard.safe_mode import SafeMode
+from ferrule.guard.sandbox.sandbox import Sandbox, plain
 from ferrule.guard.workspace import Workspace
-from ferrule.toolkits.shell import CommandPolicy, plan, run_command
+from ferrule.toolkits.commands import CommandPolicy, plan, run_command
 from ferrule.tools.context import Context
 
 OPEN = CommandPolicy(safe_mode=SafeMode(on=False))
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def context(folder: Path, policy: CommandPolicy | None) -> Context:
-    resources: dict[type, object] = {Workspace: Workspace(folder)}
+    resources: dict[type, object] = {Sandbox: plain(), Workspace: Workspace(folder)}
     if policy is not None:
         resources[CommandPolicy] = policy
     return Context(Identity("t", "u", "s", "r"), "call_1", resources=resources)

@@ -1,0 +1,154 @@
+"""Commands for scripts: named steps, retries, fallbacks, JSON, by the runner that the tools use.
+
+    from ferrule.command import command_json, command_step, run_sync
+
+    repo = await command_json(["gh", "api", "repos/owner/name"])
+    step = await command_step("tests", ["pytest", "-q"], retry={"max_attempts": 2})
+
+Without a `runner` commands start in the current folder, through one `CommandRunner` of this process for each
+folder; its files stay readable until the process ends. Every function is a coroutine function; `run_sync(...)`
+around a call waits for it where there is no event loop, and in a thread of its own where there is one.
+Commands left in the background do not outlive the event loop they were started in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ferrule.toolkits.commands import json_output, steps
+from ferrule.toolkits.commands.json_output import CommandFailed
+from ferrule.toolkits.commands.retrying import Retry
+from ferrule.toolkits.commands.scripts import CommandRunner, Record, Runner
+from ferrule.toolkits.commands.steps import (
+    Spec,
+    append_step,
+    command_fail,
+    command_ok,
+    has_unrecovered_failure,
+    last_failed_step,
+    request_of,
+    step_reference,
+    unrecovered_failures,
+)
+
+__all__ = [
+    "CommandFailed",
+    "CommandRunner",
+    "Record",
+    "Retry",
+    "Runner",
+    "Spec",
+    "append_step",
+    "command_cancel",
+    "command_fail",
+    "command_json",
+    "command_ok",
+    "command_run",
+    "command_start",
+    "command_step",
+    "command_stream",
+    "command_try",
+    "command_wait",
+    "has_unrecovered_failure",
+    "last_failed_step",
+    "run_sync",
+    "step_reference",
+    "unrecovered_failures",
+]
+
+T = TypeVar("T")
+
+_runners: dict[Path, CommandRunner] = {}
+
+
+def _here() -> CommandRunner:
+    folder = Path.cwd()
+    if folder not in _runners:
+        _runners[folder] = CommandRunner(folder)
+    return _runners[folder]
+
+
+async def command_run(
+    spec: Spec, options: Mapping[str, Any] | None = None, *, runner: Runner | None = None
+) -> Record:
+    """Run a command once; the record of it, as `run_command` answers. A failure is a record too."""
+    return await (runner or _here())(request_of(spec, options))
+
+
+async def command_step(
+    name: str,
+    spec: Spec,
+    options: Mapping[str, Any] | None = None,
+    *,
+    runner: Runner | None = None,
+    **more: Any,
+) -> Record:
+    """Run a named step; see `toolkits.commands.steps.command_step` for `retry`, `classify`, `recovery_hint`,
+    `tail_bytes` and the record."""
+    return await steps.command_step(name, spec, options, runner=runner or _here(), **more)
+
+
+async def command_try(
+    alternatives: Iterable[Mapping[str, Any]] | Mapping[str, Spec],
+    *,
+    runner: Runner | None = None,
+    **common: Any,
+) -> Record:
+    """Ordered fallbacks; see `toolkits.commands.steps.command_try`."""
+    return await steps.command_try(alternatives, runner=runner or _here(), **common)
+
+
+async def command_json(
+    spec: Spec, options: Mapping[str, Any] | None = None, *, runner: Runner | None = None, **more: Any
+) -> Any:
+    """The JSON that a command writes; see `toolkits.commands.json_output.command_json`. Raises CommandFailed."""
+    return await json_output.command_json(spec, options, runner=runner or _here(), **more)
+
+
+def command_stream(
+    spec: Spec, options: Mapping[str, Any] | None = None, *, runner: CommandRunner | None = None
+) -> AsyncIterator[Record]:
+    """Run a command and give its output piece by piece, its record at last; see `CommandRunner.stream`."""
+    return (runner or _here()).stream(request_of(spec, options))
+
+
+async def command_start(
+    spec: Spec, options: Mapping[str, Any] | None = None, *, runner: CommandRunner | None = None
+) -> Record:
+    """Start a command in the background; its record so far, with the `command_id` to wait for it or end it."""
+    return await (runner or _here())({**request_of(spec, options), "background_after_ms": 0})
+
+
+async def command_wait(
+    command_id: str, timeout_ms: int = 60_000, *, runner: CommandRunner | None = None
+) -> Record:
+    """The record of a command in the background once it has ended; as it is, if this time passes first."""
+    return await (runner or _here()).wait(command_id, timeout_ms)
+
+
+async def command_cancel(command_id: str, *, runner: CommandRunner | None = None) -> bool:
+    """End a command in the background. False if it is unknown or has ended before."""
+    return await (runner or _here()).cancel(command_id)
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for one of these functions: `run_sync(command_run(["git", "status"]))`."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(asyncio.run(work))
+        except BaseException as error:  # noqa: BLE001  boundary: raised again where the answer is waited for
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="ferrule-command", daemon=True).start()
+    return answer.result()

@@ -1,0 +1,245 @@
+"""Keeps what a producer wrote when a filter shows only a part of it: `make 2>&1 | tail -3`.
+
+A copy is taken between the two, by the system's own `tee`; the filter gets every byte, and the model is told
+where the copy is, so that it need not run a slow command again. The rules:
+
+* The model's command decides what happens, with or without a copy: the same bytes from the filter, the same
+  standard error, the same exit status (also under `set -e` and `set -o pipefail`).
+* What is not understood whole is left alone, with the reason (`pipelines.py`).
+* A copy that cannot be made, or no further (full disk, no `tee`), costs the copy and nothing else.
+* A copy has a largest size. Beyond it the file stops growing and the pipeline goes on: `tee` runs under the
+  shell's own `ulimit -f` with SIGXFSZ ignored, so a write fails and POSIX has `tee` carry on with the other output
+  (IEEE Std 1003.1, tee, Consequences of Errors). No program of ours stands in the way of the bytes.
+* The producer's exit status is reported beside the filter's. bash tells it behind the pipeline (`PIPESTATUS`); for
+  other shells the producer is put into a group that writes its status down.
+
+Where it differs from running without: one more process reads and writes, so a producer learns one read later
+that its filter is gone, and may have finished by then. In a `sh` that is bash, a producer ended by a signal is
+mentioned on standard error (bash does not mention it within a pipeline); a message that bash prints about a whole
+pipeline shows the addition. A producer's status is None where nobody could write it down: the shell was killed, a
+compound command failed under `set -e`, or (not in bash) a builtin got SIGPIPE or `exit` stood in the pipeline.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ferrule.guard.hazards import base
+
+from .pipelines import NotTaken, Pipeline, last_pipeline
+
+CAPTURE_LIMIT = 64 * 1024 * 1024
+"""Bytes of a producer's output that are kept."""
+
+_SHELLS = frozenset(("bash", "sh", "dash", "ash", "mksh"))
+"""All pipelines of the tests were run in these (`ash` is BusyBox). Not in the list after the same: zsh, which sends
+output both into a file and down the pipe, and ksh93, whose pipes are sockets."""
+_UNITS = {"bash": 1024, "dash": 512, "ash": 512, "mksh": 512}
+"""What `ulimit -f` counts. A `sh` may be either: it is given the larger, and keeps half at the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturePlan:
+    """A command that leaves a copy behind. `command` has the form of the one that was given.
+
+    `path` is the copy as the command sees it. `producer` and `filter` are the texts around the last pipe; `parts`
+    is how many commands the producer's own pipeline has.
+    """
+
+    command: str | tuple[str, ...]
+    path: str
+    producer: str
+    filter: str
+    parts: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """Nothing is captured; `reason` completes "not captured: ..."."""
+
+    reason: str
+
+
+def plan_capture(
+    command: str | Sequence[str], path: str, *, shell: str = "bash", limit: int = CAPTURE_LIMIT
+) -> CapturePlan | LeftAlone:
+    """How `command` would run with a copy of its producer's output at `path`. Pure.
+
+    `command` is text for `shell` (`bash`, `sh`, `dash`, `ash` or `mksh`), or the words of such a shell with `-c` and a text.
+    `path` is absolute, does not exist, and stands in a folder that the command has no reason to list. `limit`
+    is the largest size of the copy in bytes, at least 1024. Raises ValueError for a path or limit that is neither.
+    """
+    if not path.startswith("/") or limit < 1024:
+        raise ValueError(f"a capture needs an absolute path and 1024 bytes, found {path!r} and {limit}")
+    try:
+        if isinstance(command, str):
+            return _plan(command, base(shell), path, limit)
+        at = _text_index(command)
+        plan = _plan(command[at], base(command[0]), path, limit)
+    except NotTaken as reason:
+        return LeftAlone(str(reason))
+    return replace(plan, command=(*command[:at], str(plan.command), *command[at + 1 :]))
+
+
+def _text_index(words: Sequence[str]) -> int:
+    """Where the text stands in `sh -c text`."""
+    if not words or base(words[0]) not in _SHELLS:
+        raise NotTaken("it is run without a shell")
+    expected = re.compile(r"--noprofile|--norc|--login|-[eul]+|-[eu]*o|pipefail")
+    for index, word in enumerate(words[1:-1], 1):
+        if re.fullmatch(r"-[eul]*c[eul]*", word):
+            return index + 1
+        if not expected.fullmatch(word):
+            raise NotTaken(f"`{word}` is an option of the shell that is not looked into")
+    raise NotTaken("its shell is given no text")
+
+
+def _plan(text: str, shell: str, path: str, limit: int) -> CapturePlan:
+    if shell not in _SHELLS:
+        raise NotTaken(f"how `{shell}` reads it was not checked")
+    if (folder := os.path.dirname(path)) != "/" and folder in text:  # noqa: PTH120  text of another system's view
+        raise NotTaken(f"it names `{folder}`, where the copy would be")
+    found = last_pipeline(text, bash=shell == "bash")
+    rewritten = _Rewritten(text.encode(), found, path)
+    tee = _tee(path, limit // _UNITS.get(shell, 1024))
+    return CapturePlan(
+        rewritten.with_codes(tee) if shell == "bash" else rewritten.with_group(tee),
+        path,
+        rewritten.producer,
+        rewritten.filter,
+        found.parts,
+        limit,
+    )
+
+
+class _Rewritten:
+    def __init__(self, source: bytes, found: Pipeline, path: str) -> None:
+        self._before = source[: found.start].decode()
+        self.producer = source[found.start : found.pipe].decode().strip()
+        self.filter = source[found.pipe + 1 : found.end].decode().strip()
+        self._after = source[found.end :].decode()
+        self._simple = found.simple
+        self._status = shlex.quote(_status_path(path))
+
+    def with_codes(self, tee: str) -> str:
+        # An EXIT trap would see `set -e` too, but a shell with a trap may sleep through a SIGTERM. `(exit)`: `exit`
+        # itself would have a login shell read its logout file.
+        worked, ended = (f'__ferrule=({code} "${{PIPESTATUS[@]}}")' for code in ("0", '"$?"'))
+        kept = f"&& {worked} || {ended}" if self._simple else f"; {ended}"
+        note = (
+            '{ printf parts; printf " %s" "${__ferrule[@]:1}"; [[ ! -o pipefail ]] || printf " pipefail"; echo; } '
+            f"2>/dev/null >>{self._status} || :"
+        )
+        return (
+            f"{self._before}{self.producer} | {tee} | {self.filter} {kept}; {note}; "
+            '[[ ${__ferrule[0]} = 0 ]] || (exit "${__ferrule[0]}")'
+        )
+
+    def with_group(self, tee: str) -> str:
+        # `set -e` would leave the group before the note is made. Behind `&&` it does not look: for single
+        # commands that is all it changes; within a compound command it would change what runs.
+        kept = "&& __ferrule=0 || __ferrule=$?" if self._simple else "; __ferrule=$?"
+        note = f'{{ echo "producer $__ferrule" >>{self._status}; }} 2>/dev/null || :'
+        group = f'{{ {self.producer} {kept}; {note}; exit "$__ferrule"; }}'
+        return f"{self._before}{group} | {tee} | {self.filter}{self._after}"
+
+
+def _tee(path: str, blocks: int) -> str:
+    """A part of a pipeline that copies, bounded; its own status is always 0.
+
+    `command` passes functions by. Without a `tee` on the PATH the bytes go on through `cat`.
+    """
+    return (
+        "{ set +e; umask 077; command trap '' XFSZ && ulimit -f " + str(blocks) + "; "
+        f"command tee {shlex.quote(path)}; __ferrule=$?; "
+        'case "$__ferrule" in 126|127) command -p cat;; esac; '
+        f'echo "tee $__ferrule" >>{shlex.quote(_status_path(path))}; :; }} 2>/dev/null'
+    )
+
+
+def _status_path(path: str) -> str:
+    return f"{path}.status"
+
+
+# ---- afterwards
+
+
+def finish_capture(
+    plan: CapturePlan, found: Path | None = None, *, shown: str | None = None
+) -> dict[str, Any] | None:
+    """What the model is told of a copy, or None if there is none. To be called once the command is over.
+
+    `found` is where the copy lies for this process, `shown` what the model calls it (both: as the command did).
+    The record: `full_output_path`, `producer`, `filter`, `hint`, `producer_exit_code` (None: unknown), `bytes`, and
+    `complete` (False: the copy ended before the output did). Removes the notes beside the copy, not the copy.
+    """
+    file = Path(plan.path) if found is None else found
+    notes = _notes(file.with_name(file.name + ".status"))
+    try:
+        facts = os.lstat(file)
+    except OSError:
+        return None
+    if not stat.S_ISREG(facts.st_mode):
+        return None  # the command put something else in its place
+    code, complete = _producer_status(notes, plan), notes.get("tee") == ["0"]
+    return {
+        "full_output_path": shown or plan.path,
+        "producer": plan.producer,
+        "filter": plan.filter,
+        "hint": _hint(facts.st_size, code, complete),
+        "producer_exit_code": code,
+        "bytes": facts.st_size,
+        "complete": complete,
+    }
+
+
+def _hint(size: int, code: int | None, complete: bool) -> str:
+    if complete:
+        said = f"all {size} bytes that the producer wrote are in this file"
+    else:
+        said = f"the first {size} bytes that the producer wrote are in this file, the rest was not kept"
+    failed = f"; the producer ended with status {code}" if code else ""
+    return f"{said}: read it instead of running the command again{failed}"
+
+
+_NOTES = 4096
+
+
+def _notes(file: Path) -> dict[str, list[str]]:
+    """What the shell wrote down. A command can write here too: it is read as data, of a plain file, briefly."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        data = os.read(descriptor, _NOTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        file.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+    lines = [line.split() for line in data.decode("ascii", "replace").splitlines()]
+    return {words[0]: words[1:] for words in lines if words}
+
+
+def _producer_status(notes: dict[str, list[str]], plan: CapturePlan) -> int | None:
+    if told := notes.get("producer"):
+        return _code(told[0])
+    words = notes.get("parts", [])
+    codes = [_code(word) for word in words if word != "pipefail"]
+    # The last two are the copy's and the filter's.
+    if len(codes) != plan.parts + 2 or None in codes:
+        return None
+    producer = codes[:-2]
+    failed = [code for code in producer if code] if "pipefail" in words else []
+    return failed[-1] if failed else producer[-1]
+
+
+def _code(word: str) -> int | None:
+    return int(word) if re.fullmatch(r"[0-9]{1,3}", word) else None

@@ -1,0 +1,99 @@
+"""`run_command` with all that requirement 001 asks for, and the set of tools around it (`command_tools`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import COMMAND, READS, Tool
+
+from .handles import Handle
+from .lifecycle import lifecycle_tools
+from .policy import LONGEST_TIMEOUT, CommandOptions
+from .readers import reader_tools
+from .record import display, record_of, rendered
+from .runner import Ready, launch, plan_of, prepare, preview_of, see, showing_of
+
+
+def command_tools(options: CommandOptions | None = None) -> tuple[Tool, ...]:
+    """`run_command` in full, `read_command_output` and `read_command_output_tail`; with `lifecycle` also
+    `poll_command`, `wait_command` and `kill_command`. Plain tools: they can be renamed and wrapped, and `options.names`
+    then says what they are called."""
+    chosen = options or CommandOptions()
+    more = lifecycle_tools(chosen) if chosen.lifecycle else ()
+    return (run_command_tool(chosen), *reader_tools(chosen), *more)
+
+
+def run_command_tool(options: CommandOptions) -> Tool:
+    """The full `run_command` of one set of options."""
+
+    async def preview(values: Mapping[str, Any], context: Any) -> str:
+        """The exact command line, where and how it would run."""
+        request, planned, folder = plan_of(_given(values), context, options)
+        return preview_of(replace(request, cwd=folder), planned)
+
+    @tool(side_effect="execute", risk="high", timeout=LONGEST_TIMEOUT + 60, parallel=False, preview=preview)
+    async def run_command(
+        context: Context,
+        command: Annotated[
+            str | list[str] | None, COMMAND, 'The program and its arguments: ["pytest", "-q"], or as text.'
+        ] = None,
+        argv: Annotated[list[str] | None, COMMAND, "The same as a list only; give one of the two."] = None,
+        mode: Annotated[
+            Literal["argv", "shell"], "`shell` runs the text with a shell, where that is allowed."
+        ] = "argv",
+        cwd: Annotated[str, READS, "The folder of the workspace to start in."] = "",
+        env: Annotated[dict[str, str] | None, "Variables to add to its environment."] = None,
+        env_remove: Annotated[list[str] | None, "Variables to leave out of its environment."] = None,
+        stdin: Annotated[str, "Text for its standard input."] = "",
+        timeout_ms: Annotated[int | None, "Milliseconds after which it is ended, at most 3600000."] = None,
+        capture: Annotated[
+            dict[str, Any] | None,
+            "`max_inline_bytes` of output to show; `merge_stderr`: one output for both.",
+        ] = None,
+        background: Annotated[bool | None, "Do not wait for its end."] = None,
+        background_after_ms: Annotated[
+            int | None, "Wait this long, then let it go on in the background; 0: at once."
+        ] = None,
+        progress_interval_ms: Annotated[int | None, "How often a command in the background reports."] = None,
+        progress_max_inline_bytes: Annotated[int | None, "Bytes of output in such a report."] = None,
+    ) -> Any:
+        """Run a program in the workspace. Returns a record: its status, exit code, output, and where all of it is.
+
+        Without a shell there are no pipes, redirects, variables or wildcards. All that it starts ends with it. A
+        command in the background reports here until it ends.
+        """
+        values = {
+            "command": command, "argv": argv, "mode": mode, "cwd": cwd, "env": env, "env_remove": env_remove,
+            "stdin": stdin, "timeout_ms": timeout_ms, "capture": capture, "background": background,
+            "background_after_ms": background_after_ms, "progress_interval_ms": progress_interval_ms,
+            "progress_max_inline_bytes": progress_max_inline_bytes,
+        }  # fmt: skip
+        return await _run(_given(values), context, options, made)
+
+    made: Tool = run_command
+    return made
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that say something."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+async def _run(given: Mapping[str, Any], context: Context, options: CommandOptions, made: Tool) -> Any:
+    ready = await prepare(given, context, options, made)
+    if not isinstance(ready, Ready):
+        return ready.value if ready.finished else rendered(ready.value, options)
+    request = ready.request
+    keep = max(request.max_inline_bytes, request.progress_max_inline_bytes)
+    handle = await launch(ready, context, keep=keep, copy=options.preserve_filtered_output)
+    showing = showing_of(context, options, request.max_inline_bytes)
+    await see(handle, request, context)
+    return rendered(record_of(handle, showing), options, lambda: _shown(handle, request.max_inline_bytes))
+
+
+def _shown(handle: Handle, inline: int) -> str:
+    return display(handle, handle.outputs.combined.text(inline))

@@ -1,0 +1,74 @@
+"""Commands in the background: how they stand, waiting for one, ending one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import Tool
+
+from .handles import Commands, Handle
+from .policy import CommandOptions
+from .readers import located
+from .record import display, record_of, rendered
+from .runner import showing_of
+
+WAIT_MS = 60_000
+LONGEST_WAIT_MS = 600_000
+
+_ID = Annotated[str, "The `handle_id` or `command_id` of a command."]
+
+
+def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
+    """`poll_command`, `wait_command` and `kill_command`, answering in the form of these options."""
+
+    @tool(side_effect="none", risk="safe", polls=True)
+    async def poll_command(handle_id: _ID, context: Context) -> Any:
+        """Say how a command in the background stands, with its output so far. Does not wait."""
+        return _state(located(context, handle_id), context, options)
+
+    @tool(side_effect="none", risk="safe", polls=True, timeout=LONGEST_WAIT_MS / 1000 + 60)
+    async def wait_command(
+        handle_id: _ID,
+        context: Context,
+        timeout_ms: Annotated[int, "Milliseconds to wait at the most, up to 600000."] = WAIT_MS,
+    ) -> Any:
+        """Wait until a command in the background has ended, and say what came of it."""
+        if not 0 <= timeout_ms <= LONGEST_WAIT_MS:
+            raise RetryCall(f"`timeout_ms` must be from 0 to {LONGEST_WAIT_MS}, found {timeout_ms}")
+        handle = located(context, handle_id)
+        await handle.wait(timeout_ms / 1000)
+        return _state(handle, context, options)
+
+    @tool(side_effect="execute", risk="safe", polls=True, idempotent=True)
+    async def kill_command(handle_id: _ID, context: Context) -> Any:
+        """End a command in the background and all that it started. `cancelled` is false if there was nothing to end."""
+        try:
+            handle = located(context, handle_id)
+        except ToolFailed as error:
+            if error.error_type is not ErrorType.NOT_FOUND:
+                raise
+            return rendered({"cancelled": False, "reason": error.message}, options)
+        cancelled = await Commands.of(context).kill(handle)
+        record = {"cancelled": cancelled, **_record(handle, context, options)}
+        return rendered(
+            record, options, lambda: f"[{'ended' if cancelled else 'was over'}] {_shown(handle, options)}"
+        )
+
+    return poll_command, wait_command, kill_command
+
+
+def _state(handle: Handle, context: Context, options: CommandOptions) -> Any:
+    handle.unheard = 0
+    return rendered(_record(handle, context, options), options, lambda: _shown(handle, options))
+
+
+def _record(handle: Handle, context: Context, options: CommandOptions) -> dict[str, Any]:
+    return record_of(handle, showing_of(context, options, options.max_inline_bytes))
+
+
+def _shown(handle: Handle, options: CommandOptions) -> str:
+    return display(handle, handle.outputs.combined.text(options.max_inline_bytes))

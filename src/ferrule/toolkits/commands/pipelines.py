@@ -1,0 +1,268 @@
+"""The last pipeline of a shell text: where a copy of a producer's output could be taken, or why nowhere.
+
+Only text that is understood whole is touched: `guard.command` found no problem in it, every node of its
+syntax tree is of a kind listed here, and nothing in it changes the shell for what comes later (functions,
+aliases, traps, `exec`). Whatever is not known to be harmless is a reason to leave the text alone: the cost
+of that is a command that may have to be run again, the cost of a mistake is a wrong answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ferrule.guard.command import analyse
+from ferrule.guard.hazards import base, listed
+from ferrule.guard.words import Word, read_word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+FILTERS = listed("""
+    tail wc sort uniq cat nl tac rev column fold fmt cut tr grep egrep fgrep base64 od hexdump xxd
+    cksum sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum""")
+"""Filters that read all they are given. Never head, sed or awk: they may stop, or ask for a certain line only."""
+
+_GREPS = listed("grep egrep fgrep")
+_STOPPING_LETTERS = re.compile(r"-[^-].*[qmlL]|-[qmlL]")
+_STOPPING = (
+    "--quiet", "--silent", "--max-count", "--files-with-matches", "--files-without-match",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Byte offsets into the text as UTF-8.
+
+    `start` is where the first part begins, `pipe` is the last `|`, `end` is where the filter ends. `parts` are the
+    parts before the filter, `simple` is True if all of them are single commands.
+    """
+
+    start: int
+    pipe: int
+    end: int
+    parts: int
+    simple: bool
+
+
+class NotTaken(Exception):
+    """Why a text is left alone."""
+
+
+def last_pipeline(text: str, *, bash: bool) -> Pipeline:
+    """The pipeline that ends the text. `bash`: whether bash reads it, or some other POSIX shell.
+
+    Raises NotTaken with the reason.
+    """
+    if "\n" in text.strip():
+        raise NotTaken("it has more than one line")
+    analysis = analyse(text)
+    if why := analysis.over_limit or analysis.problem:
+        raise NotTaken(why)
+    root = _parse(text.encode())
+    _check_kinds(root, bash)
+    for words in _programs(root):
+        _check_program(words)
+    parts, pipe, redirects = _ending(root)
+    _check_filter(parts[-1], redirects)
+    end = max(node.end_byte for node in (parts[-1], *redirects))
+    simple = all(_bare(part).type == "command" for part in parts[:-1])
+    return Pipeline(parts[0].start_byte, pipe, end, len(parts) - 1, simple)
+
+
+def _parse(source: bytes) -> Node:
+    import tree_sitter  # heavy: `analyse` has loaded it by now
+    import tree_sitter_bash
+
+    return (
+        tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language())).parse(source).root_node
+    )  # fmt: skip
+
+
+# ---- which trees are understood
+
+_WORD_KINDS = listed("""
+    word number raw_string string string_content concatenation simple_expansion expansion variable_name
+    special_variable_name arithmetic_expansion binary_expression unary_expression test_operator brace_expression""")
+_STATEMENT_KINDS = listed("""
+    program list pipeline command command_name variable_assignment variable_assignments declaration_command
+    unset_command redirected_statement file_redirect file_descriptor compound_statement for_statement
+    while_statement if_statement elif_clause else_clause do_group test_command""")
+_BASH_KINDS = listed("ansi_c_string")
+_REASONS = {
+    "command_substitution": "it holds a command substitution",
+    "process_substitution": "it holds a process substitution",
+    "heredoc_redirect": "it holds a here-document",
+    "herestring_redirect": "it holds a here-document",
+    "subshell": "it holds a subshell",
+    "function_definition": "it defines a function",
+    "negated_command": "it is negated",
+    "comment": "it holds a comment",
+}
+_TOKENS = {
+    "|&": "it pipes both outputs",
+    "&>": "it redirects both outputs",
+    "&>>": "it redirects both outputs",
+    "&": "it starts something in the background",
+    "[[": "it holds `[[`",
+    "((": "it holds `((`",
+}
+_VARIABLES = re.compile(r"_|PIPESTATUS|LINENO|SECONDS|BASH\w*|SHELLOPTS|PPID|__ferrule\w*")
+"""Variables in which an addition to the text could be seen."""
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += reversed(node.children)
+
+
+def _check_kinds(root: Node, bash: bool) -> None:
+    known = _WORD_KINDS | _STATEMENT_KINDS | (_BASH_KINDS if bash else frozenset[str]())
+    for node in _nodes(root):
+        if why := (_REASONS if node.is_named else _TOKENS).get(node.type):
+            raise NotTaken(why)
+    for node in _nodes(root):
+        if node.is_named and node.type not in known:
+            raise NotTaken(f"it holds `{node.type}`, which is not looked into")
+        if node.type == "expansion" and any(child.type not in _WORD_KINDS for child in node.named_children):
+            raise NotTaken("it holds an expansion that is not plain")
+        if node.type.endswith("variable_name") and _VARIABLES.fullmatch(_text(node)):
+            raise NotTaken(f"it looks at `{_text(node)}`")
+
+
+def _ending(root: Node) -> tuple[list[Node], int, list[Node]]:
+    """The last top-level statement: its parts, where its last pipe is, redirects that stand behind it."""
+    parts: list[Node] = []
+    pipes: list[Node] = []
+    redirects: list[Node] = []
+    ended = False
+    for node in _flat(root):
+        if node.type in (";", "&&", "||"):
+            ended = True
+            continue
+        if ended:
+            parts, pipes, redirects, ended = [], [], [], False
+        {"|": pipes, "file_redirect": redirects}.get(node.type, parts).append(node)
+        if len(parts) != len(pipes) + (node.type != "|") or (redirects and node is not redirects[-1]):
+            raise NotTaken("where its pipes stand is not plain")
+    if not pipes:
+        raise NotTaken("its last statement has no pipe")
+    return parts, pipes[-1].start_byte, redirects
+
+
+def _flat(node: Node) -> Iterator[Node]:
+    """Statements, redirects and operators in the order of the text.
+
+    The grammar nests `a | b | c && d` as if `&&` bound tighter than `|`. The order of the operators is all that is
+    taken from it; what they bind is known.
+    """
+    if node.type in ("program", "list", "pipeline") or _bare(node).type in ("list", "pipeline"):
+        for child in node.children:
+            yield from _flat(child)
+    else:
+        yield node
+
+
+# ---- the filter
+
+
+def _check_filter(node: Node, redirects: list[Node]) -> None:
+    command = _bare(node)
+    if command.type != "command":
+        raise NotTaken("its filter is not a single command")
+    own = [*_redirects(node), *_redirects(command), *redirects]
+    if any("<" in _operator(redirect) for redirect in own):
+        raise NotTaken("its filter reads from elsewhere")
+    if any(child.type == "variable_assignment" for child in command.named_children):
+        raise NotTaken("its filter begins with an assignment")
+    words = _words(command)
+    name = base(words[0].text) if words and words[0].known else ""
+    if name not in FILTERS:
+        raise NotTaken(f"`{name or '?'}` is not a filter that reads all it is given")
+    if name in _GREPS:
+        if any(_diverts(redirect) for redirect in own):
+            # Into /dev/null, grep stops at the first match.
+            raise NotTaken(f"`{name}` writes into a file")
+        if any(_may_stop(word) for word in words[1:]):
+            raise NotTaken(f"`{name}` may stop early")
+
+
+def _may_stop(word: Word) -> bool:
+    """An argument of grep that ends it before its input does, or that could turn out to."""
+    if word.may_be_flag and not word.known:
+        return True
+    if not word.text.startswith("--"):
+        return _STOPPING_LETTERS.match(word.text) is not None
+    name = word.text.partition("=")[0]
+    return len(name) > 2 and any(long.startswith(name) for long in _STOPPING)
+
+
+# ---- all programs
+
+_CHANGES = listed("trap exec eval source . alias unalias shopt enable umask builtin fc coproc")
+_LISTS_PROCESSES = listed("ps pgrep pidof pstree top lsof fuser jobs")
+_GRAMMAR = listed("! time { }")
+_SET = re.compile(r"[-+][eu]*o?|pipefail")
+
+
+def _check_program(words: list[Word]) -> None:
+    if any(base(word.text) == "tee" for word in words):
+        raise NotTaken("it holds a `tee` already")
+    if not words[0].known:
+        raise NotTaken("which program runs is known only when it runs")
+    name = base(words[0].text)
+    if name in _GRAMMAR:
+        raise NotTaken(f"`{name}` belongs to the whole pipeline")
+    named = {base(word.text) for word in words} if name == "command" else {name}
+    if named & _CHANGES:
+        raise NotTaken(f"`{name}` changes the shell")
+    if named & _LISTS_PROCESSES:
+        raise NotTaken(f"`{name}` would see one process more")
+    if name == "set" and not all(word.known and _SET.fullmatch(word.text) for word in words[1:]):
+        raise NotTaken("`set` changes more than what happens after a failure")
+
+
+def _programs(root: Node) -> Iterator[list[Word]]:
+    for node in _nodes(root):
+        if node.type == "command" and (words := _words(node)):
+            yield words
+
+
+def _words(command: Node) -> list[Word]:
+    found: list[Word] = []
+    for child in command.named_children:
+        if child.type not in ("variable_assignment", "file_redirect"):
+            found.append(
+                read_word(child.named_children[0] if child.type == "command_name" else child, "", "")
+            )
+    return found
+
+
+def _bare(node: Node) -> Node:
+    """A statement without its redirects."""
+    body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
+    return node if body is None else body
+
+
+def _redirects(node: Node) -> list[Node]:
+    return [child for child in node.named_children if child.type == "file_redirect"]
+
+
+def _diverts(redirect: Node) -> bool:
+    """It sends standard output into a file (`2>file` and `>&2` do not)."""
+    children = {child.type: _text(child) for child in redirect.named_children}
+    duplicates = _operator(redirect).endswith("&") and "number" in children
+    return ">" in _operator(redirect) and children.get("file_descriptor") != "2" and not duplicates
+
+
+def _operator(redirect: Node) -> str:
+    return next((_text(child) for child in redirect.children if not child.is_named), "")
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")

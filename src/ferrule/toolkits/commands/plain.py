@@ -1,0 +1,88 @@
+"""`run_command` in its plain form: the built-in one, with few parameters and readable text.
+
+The full form (`full.py`) has all that requirement 001 asks for and answers with a record. Both are the same runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import COMMAND, READS
+
+from .handles import Handle
+from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
+from .record import display, notices
+from .runner import Ready, launch, plan_of, preview_of, see
+
+_TAIL_ON_TIMEOUT = 4000
+_PLAIN = CommandOptions()
+
+
+def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]:
+    """The arguments of the full form that those of the plain one mean."""
+    timeout = values.get("timeout")
+    seconds = policy.timeout if timeout is None else timeout
+    if not 1 <= seconds <= LONGEST_TIMEOUT:
+        raise RetryCall(f"`timeout` must be from 1 to {LONGEST_TIMEOUT} seconds, found {seconds}")
+    return {
+        "command": values["command"],
+        "mode": "shell" if values.get("shell") else "argv",
+        "cwd": values.get("cwd", "."),
+        "stdin": values.get("stdin", ""),
+        "timeout_ms": seconds * 1000,
+        "capture": {"merge_stderr": True},
+    }
+
+
+async def _preview(values: Mapping[str, Any], context: Any) -> str:
+    """The exact command line and where it would run."""
+    request, planned, folder = plan_of(_request(values, CommandPolicy.of(context)), context, _PLAIN)
+    return preview_of(replace(request, cwd=folder), planned)
+
+
+@tool(side_effect="execute", risk="high", timeout=LONGEST_TIMEOUT + 60, parallel=False, preview=_preview)
+async def run_command(
+    command: Annotated[
+        str | list[str], COMMAND, 'The program and its arguments: ["pytest", "-q"], or as text: pytest -q'
+    ],
+    context: Context,
+    timeout: Annotated[int | None, "Seconds after which it is ended, 1 to 3600 (default 300)."] = None,
+    cwd: Annotated[str, READS, "The folder of the workspace to start in."] = ".",
+    stdin: Annotated[str, "Text for its standard input."] = "",
+    shell: Annotated[bool, "Run the text with a shell, where the settings allow it."] = False,
+) -> str:
+    """Run a program in the workspace and return its output, followed by its exit status if that is not 0.
+
+    There is no shell: no pipes, redirects, variables or wildcards. It gets no secrets from the environment. All
+    that it starts ends with it.
+    """
+    policy = CommandPolicy.of(context)
+    values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin, "shell": shell}
+    request, planned, folder = plan_of(_request(values, policy), context, _PLAIN)
+    handle = await launch(Ready(request, planned, folder, {}), context, keep=policy.keep)
+    try:
+        await see(handle, request, context)
+        return _answer(handle)
+    finally:
+        # The files have it; a session of many commands must not hold the output of each.
+        handle.outputs.shrink(_PLAIN.max_inline_bytes)
+
+
+def _answer(handle: Handle) -> str:
+    text = handle.outputs.combined.text()
+    if handle.status != "timed_out":
+        return display(handle, text)
+    tail = text[-_TAIL_ON_TIMEOUT:]
+    size = handle.outputs.combined.size
+    seen = f"output until then ({size} bytes), its end:\n{tail}" if tail else "there was no output"
+    raise ToolFailed(
+        ErrorType.TIMEOUT,
+        f"`{handle.planned.shown()[:200]}` was ended after {handle.seconds:g} s, and all it had started; what it did "
+        f"until then stands. {' '.join([*notices(handle, text), seen])}",
+    )

@@ -1,0 +1,203 @@
+"""From a request to what exactly would run, or the reason why it may not. No I/O.
+
+Two ways to say what to run, with the same checks:
+
+* a list of words: run as it stands, no shell, nothing is expanded;
+* text: split at blanks with quotes respected, and run without a shell too. Text that would mean
+  something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with the way to say it, unless
+  a shell is asked for and the run's settings allow shells.
+
+What it means is found out by `guard.command`, the same that the gate used for its rules; a difference
+between the two readings is a refusal. Reserved and secret names are the gate's matter; only the folder the
+command starts in is judged again here, since the gate reads file names from the root.
+
+Not protected: what an allowed program does to files (a sandbox's work), and programs under names
+that the tables of `guard.hazards` never heard of.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.guard.command import Analysis, Part, analyse
+from ferrule.guard.hazards import RUNNERS, SHELLS, base
+from ferrule.guard.named_paths import judge_paths
+from ferrule.guard.words import UNKNOWN, literal
+from ferrule.guard.workspace import Workspace
+
+from .policy import CommandPolicy
+
+SHELL = ("bash", "--noprofile", "--norc", "-c")
+
+_MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
+    "bat": ("--pager", "--generate-config-file", "cache"),
+    "batcat": ("--pager", "--generate-config-file", "cache"),
+    "htmlq": ("--output",),
+}
+"""Options of safe mode's own programs that run or write something, beyond those of `guard.hazards`."""
+
+HOW = (
+    "one program is started without a shell: give its words as a list, like "
+    '["grep", "-rn", "TODO", "src"], and make one call for each step'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What would run: its words, and what is known of them. `literal_globs` are words that a shell would have
+    expanded; `text` is what was given to a shell, empty without one."""
+
+    argv: tuple[str, ...]
+    analysis: Analysis
+    text: str = ""
+    literal_globs: tuple[str, ...] = ()
+
+    @property
+    def shell(self) -> bool:
+        """True if a shell reads it."""
+        return bool(self.text)
+
+    def shown(self) -> str:
+        """The exact command line, quoted for a shell, with control characters made visible."""
+        return printable(shlex.join(self.argv))
+
+
+def plan(
+    command: str | Sequence[str],
+    *,
+    shell: bool,
+    policy: CommandPolicy,
+    workspace: Workspace,
+    folder: str = "",
+) -> Planned:
+    """Decide what exactly would run. Raises ToolFailed for what may not or cannot be run.
+
+    `folder` is where it starts, relative to the workspace.
+    """
+    planned = read(command, shell=shell, workspace=workspace)
+    check(planned, policy=policy, workspace=workspace, folder=folder)
+    return planned
+
+
+def read(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> Planned:
+    """The words that would run, and what they mean; not yet whether they may. Raises RetryCall."""
+    if not isinstance(command, str) and shell:
+        raise RetryCall("a shell takes the command as text; a list of words is run without a shell")
+    root, home = str(workspace.root), os.environ.get("HOME", "")
+    analysis = analyse(command, root=root, home=home, names=workspace.names)
+    if analysis.over_limit or (analysis.problem and not shell):
+        why = analysis.over_limit or analysis.problem
+        raise RetryCall(f"`{printable(analysis.text)[:200]}` was not run: {why}; {HOW}")
+    if shell:
+        return Planned((*SHELL, str(command)), analysis, str(command))
+    argv, globs = _split(command, analysis) if isinstance(command, str) else (tuple(command), ())
+    # The words that will run are judged, however they were written: one check for both forms.
+    return Planned(argv, analyse(argv, root=root, names=workspace.names), "", globs)
+
+
+def check(planned: Planned, *, policy: CommandPolicy, workspace: Workspace, folder: str = "") -> None:
+    """Raise ToolFailed if the settings do not allow this, or it names what it may not from `folder`."""
+    if planned.shell:
+        _check_shell(planned.analysis, policy)
+    _check_programs(planned.analysis, policy)
+    _check_folder(planned.analysis, workspace, folder)
+
+
+def _check_shell(analysis: Analysis, policy: CommandPolicy) -> None:
+    if not policy.shell_allowed:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"a shell was asked for and not run: the settings allow no shell; {HOW}",
+        )
+    if analysis.problem:
+        raise RetryCall(f"the command was not run: {analysis.problem}; write it more plainly")
+
+
+def _split(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a text and its wildcards, if a shell would see the same words and nothing else."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise RetryCall(f"`{printable(text)[:200]}` was not run: {str(error).lower()}; {HOW}") from None
+    # A part that is the whole text: what `sh -c` or `find -exec` would start are parts of their own.
+    part = next((part for part in analysis.parts if part.raw == analysis.text), None)
+    if part is None or part.redirects or part.assignments or len(part.words) != len(words):
+        raise RetryCall(_needs_shell(text))
+    globs: list[str] = []
+    for word, read_as in zip(words, part.words, strict=True):
+        if read_as.known and read_as.text == word:
+            continue
+        if read_as.known or read_as.splits or UNKNOWN in read_as.text:
+            raise RetryCall(_needs_shell(text))
+        globs.append(word)
+    return tuple(words), tuple(globs)
+
+
+def _needs_shell(text: str) -> str:
+    return (
+        f"`{printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists or expansions, and "
+        f"{HOW}. Where the settings allow it, ask for a shell. For these characters as text, quote them in "
+        "single quotes"
+    )
+
+
+def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
+    """Shells and safe mode, for every part: behind pipes and wrappers, in `find -exec` and `sh -c` too."""
+    shells = [name for part in analysis.parts for name in _shells(part)]
+    if shells and not policy.shell_allowed:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: the settings allow no shell; {HOW}"
+        )
+    if not policy.safe_mode.on:
+        return
+    for part in analysis.parts:
+        # The name as it is written: `./ls` is another program than `ls`.
+        names = [word.text if word.known else "?" for word in (*part.words[:1], *part.stripped[:1])]
+        refused = policy.safe_mode.refuses(names)
+        effects = [hazard or "an expansion" for hazard in part.hazards] + _more_effects(part.argv)
+        if part.assignments:
+            effects.append(part.assignments[0])
+        effects += [f"> {r.target.text}" for r in part.redirects if r.write and r.target.text != "/dev/null"]
+        if refused or effects:
+            why = refused or f"safe mode is on and `{effects[0]}` does more than reading"
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"`{printable(part.raw)[:200]}` was not run: {why}; use another tool, or ask the person",
+            )
+
+
+def _shells(part: Part) -> list[str]:
+    """Shells that a part starts, itself or through a program that starts others."""
+    starts = part.program in RUNNERS and (part.program not in ("find", "fd") or part.hazards)
+    words = part.words if starts else (*part.words[:1], *part.stripped[:1])
+    return [word.text for word in words if base(word.text) in SHELLS]
+
+
+def _more_effects(argv: Sequence[str | None]) -> list[str]:
+    program = argv[0] if argv else ""
+    options = _MORE_EFFECTS.get(program or "", ())
+    found = [word for word in argv[1:] if word and word.partition("=")[0] in options]
+    if program == "htmlq":
+        found += [word for word in argv[1:] if word and word[:1] == "-" and word[1:2] != "-" and "o" in word]
+    return found
+
+
+def _check_folder(analysis: Analysis, workspace: Workspace, folder: str) -> None:
+    """File names again, as seen from the folder that the command starts in."""
+    if not folder:
+        return
+    root = str(workspace.root)
+    start = Part("cd", stripped=(literal("cd"), literal(folder)))
+    findings, _ = judge_paths((start, *analysis.parts), analysis.loose, root, "", workspace.names)
+    if findings:
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {findings[0].why}")
+
+
+def printable(text: str) -> str:
+    """Text without characters that could hide or move what a person reads."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,137 @@
+"""`read_command_output` and `read_command_output_tail`: what a command said, in parts.
+
+A command is found among those of the same identity only; a path is a name for an output, compared as text and
+never opened as such. What is read is the very file that was made, or nothing. An answer is no larger than a
+result may be: reading on with `offset` leads to the end, whatever the sizes asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from ferrule.core.calls import ErrorType, compact
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import Tool
+
+from .handles import Commands, Handle
+from .outputs import Name, Stream
+from .policy import CommandOptions, CommandPolicy
+from .record import rendered
+
+LENGTH = 65_536
+TAIL = 12_000
+_SPARE = 512
+"""Bytes of a result that are left for what others add to it."""
+
+_ID = Annotated[str, "The `command_id` of a command's result."]
+_HANDLE = Annotated[str, "Or its `handle_id`."]
+_PATH = Annotated[str, "Or the path of one of its outputs, as a result named it."]
+_STREAM = Annotated[Literal["combined", "stdout", "stderr"], "Which output; a path says it already."]
+
+
+def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
+    """Both readers, answering in the form of these options."""
+
+    @tool(side_effect="none", risk="safe", polls=True)
+    async def read_command_output(
+        context: Context,
+        command_id: _ID = "",
+        handle_id: _HANDLE = "",
+        path: _PATH = "",
+        stream: _STREAM = "combined",
+        offset: Annotated[int, "Byte to begin at."] = 0,
+        length: Annotated[int, "Bytes to read at the most."] = LENGTH,
+    ) -> Any:
+        """Read a part of what a command said: content, bytes_read, total_bytes, eof. Go on at offset + bytes_read."""
+        _check("offset", offset, 0)
+        _check("length", length, 1)
+        handle, output = _find(context, command_id, handle_id, path, stream)
+        return _answer(handle, output, offset, length, context, options)
+
+    @tool(side_effect="none", risk="safe", polls=True)
+    async def read_command_output_tail(
+        context: Context,
+        command_id: _ID = "",
+        handle_id: _HANDLE = "",
+        path: _PATH = "",
+        stream: _STREAM = "combined",
+        length: Annotated[int, "Bytes to read at the most."] = TAIL,
+    ) -> Any:
+        """Read the end of what a command said."""
+        _check("length", length, 1)
+        handle, output = _find(context, command_id, handle_id, path, stream)
+        return _answer(handle, output, None, length, context, options)
+
+    return read_command_output, read_command_output_tail
+
+
+def _check(name: str, value: int, low: int) -> None:
+    if value < low:
+        raise RetryCall(f"`{name}` must be at least {low}, found {value}")
+
+
+def located(context: Context, *names: str) -> Handle:
+    """The command that one of these ids or paths names. Raises RetryCall for none or several, ToolFailed(not_found)."""
+    given = [name for name in names if name]
+    if len(given) != 1:
+        raise RetryCall("name the command once: by `command_id`, `handle_id` or the path of its output")
+    return Commands.of(context).find(given[0], context.identity)
+
+
+def _find(
+    context: Context, command_id: str, handle_id: str, path: str, stream: Name
+) -> tuple[Handle, Stream]:
+    handle = located(context, command_id, handle_id, path)
+    if path:
+        named = next((one for one in handle.streams() if one.path == path), None)
+        if named is None:
+            raise ToolFailed(
+                ErrorType.NOT_FOUND, f"`{path[:200]}` is no output of a command; pass ids by their name"
+            )
+        return handle, named
+    return handle, handle.outputs.named(stream)
+
+
+def _answer(
+    handle: Handle, output: Stream, offset: int | None, length: int, context: Context, options: CommandOptions
+) -> Any:
+    room = CommandPolicy.of(context).result_bytes - _SPARE
+    record = _record(handle, output, offset, length := min(length, room))
+    while (size := len(compact(record).encode("utf-8", "replace"))) > room and length > 1:
+        length = max(1, min(length * 3 // 4, length * room // size))
+        record = _record(handle, output, offset, length)
+    return rendered(record, options, lambda: _shown(record))
+
+
+def _record(handle: Handle, output: Stream, offset: int | None, length: int) -> dict[str, Any]:
+    # The end is a place, too: with less to show of it, it begins later.
+    begin = max(0, output.stored - length) if offset is None else offset
+    try:
+        piece = output.read(begin, length)
+    except OSError:
+        raise ToolFailed(
+            ErrorType.IO_ERROR,
+            f"the output of {handle.command_id} is gone or was replaced; run the command again",
+        ) from None
+    record: dict[str, Any] = {
+        "command_id": handle.command_id,
+        "path": output.path,
+        "content": piece.content,
+        "offset": piece.offset,
+        "bytes_read": piece.size,
+        "total_bytes": piece.total,
+        "eof": handle.over and piece.offset + piece.size >= piece.total,
+        "status": handle.status,
+    }
+    if handle.outputs.incomplete:
+        record["output_incomplete"] = handle.outputs.incomplete
+    return record
+
+
+def _shown(record: dict[str, Any]) -> str:
+    end = record["offset"] + record["bytes_read"]
+    rest = "its end" if record["eof"] else f"go on at offset {end}"
+    state = f"[bytes {record['offset']} to {end} of {record['total_bytes']}; {rest}]"
+    return f"{record['content'].removesuffix(chr(10))}\n{state}" if record["content"] else state

@@ -1,0 +1,214 @@
+"""What came of a command: the record of requirement 001, and the readable text that a model gets.
+
+The record fits a result: texts in it are shortened until it does, and each says where the rest is. Its fields:
+
+    command_id, handle_id, status (completed, running, timed_out, killed, blocked), success (completed with exit
+    status 0), pid, process_group_id, started_at, ended_at (ms since 1970), duration_ms, exit_code (-1 if a signal ended
+    it), signal, timed_out, stdout, stderr, output_path, stdout_path, stderr_path, line_count, byte_count, output_sha256,
+    sandbox {kind, enforced, not_enforced}, audit_id (the call's id), policy_context; where there is something to
+    say: process_cleanup {left, alive}, output_incomplete, notes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ferrule.core.calls import compact
+from ferrule.guard.environment import ChildEnvironment, looks_secret
+from ferrule.guard.sandbox.command import Ended
+
+from .handles import Handle
+from .plan import Planned, printable
+from .policy import CommandOptions
+
+_NAMES = 12
+_LONG = 32 * 1024
+_SPARE = 512
+"""Bytes of a result that are left for what others add to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """How much is shown. `inline` bytes of each output, `room` bytes for the whole record, `reader` reads the rest."""
+
+    inline: int
+    room: int
+    reader: str = "read_command_output"
+
+
+def record_of(handle: Handle, showing: Showing) -> dict[str, Any]:
+    """The record of a command, as it stands now."""
+    inline = showing.inline
+    while True:
+        record = _record(handle, inline, showing.reader)
+        size = len(compact(record).encode("utf-8", "replace")) + _SPARE
+        if size <= showing.room or inline == 0:
+            return record
+        inline = min(inline * 3 // 4, inline * showing.room // size)
+
+
+def _record(handle: Handle, inline: int, reader: str) -> dict[str, Any]:
+    ended, outputs, running = handle.ended, handle.outputs, handle.running
+    where = f"; `{reader}` with command_id {handle.command_id} reads them"
+    stdout = outputs.stdout.text(inline, where)
+    stderr = "" if outputs.stdout is outputs.combined else outputs.stderr.text(inline, where)
+    record: dict[str, Any] = {
+        "command_id": handle.command_id,
+        "handle_id": handle.handle_id,
+        "status": handle.status,
+        "success": handle.status == "completed" and ended is not None and ended.exit_code == 0,
+        "exit_code": exit_code(handle),
+        "signal": (ended.signal or None) if ended else None,
+        "timed_out": handle.status == "timed_out",
+        "stdout": stdout,
+        "stderr": stderr,
+        "output_path": outputs.combined.path,
+        "stdout_path": outputs.stdout.path,
+        "stderr_path": outputs.stderr.path,
+        "line_count": outputs.combined.line_count,
+        "byte_count": outputs.combined.size,
+        "output_sha256": outputs.combined.digest,
+        "pid": running.pid,
+        "process_group_id": running.process_group,
+        "started_at": handle.started_at,
+        "ended_at": handle.ended_at,
+        "duration_ms": handle.age_ms,
+        "sandbox": running.applied.as_record(),
+        "audit_id": handle.call_id,
+        "policy_context": dict(handle.policy_context),
+        **handle.added,
+    }
+    if ended is not None and (ended.left or ended.alive):
+        record["process_cleanup"] = {"left": list(ended.left[:_NAMES]), "alive": list(ended.alive[:_NAMES])}
+    if outputs.incomplete:
+        record["output_incomplete"] = outputs.incomplete
+    if ended is not None and (notes := hints(handle.planned, ended, stdout + stderr, handle.environment)):
+        record["notes"] = notes
+    return record
+
+
+def exit_code(handle: Handle) -> int | None:
+    """The exit status; -1 if a signal ended it or nobody knows, None while it runs."""
+    if not handle.over:
+        return None
+    code = handle.ended.exit_code if handle.ended is not None and handle.status != "killed" else None
+    return -1 if code is None else code
+
+
+def blocked(
+    planned: Planned, reason: str, call_id: str, allowed: Sequence[Sequence[str]] = ()
+) -> dict[str, Any]:
+    """The record of a command that was not run."""
+    record: dict[str, Any] = {
+        "status": "blocked",
+        "blocked": True,
+        "success": False,
+        "reason": printable(reason),
+        "argv": list(planned.argv),
+        "audit_id": call_id,
+    }
+    if planned.shell:
+        record["command"] = planned.text
+    if allowed:
+        record["allowed_argv_prefixes"] = [list(prefix) for prefix in allowed]
+    return record
+
+
+def news_of(handle: Handle, inline: int) -> str:
+    """How a command in the background goes, or how it ended, with the last `inline` bytes of its output."""
+    said = f"`{handle.planned.shown()[:200]}` ({handle.command_id})"
+    state = "is still running" if not handle.over else ended_as(handle)
+    size = handle.outputs.combined.size
+    text = f"{said} {state} after {handle.age_ms / 1000:.1f} s with {size} bytes of output"
+    tail = handle.outputs.combined.end(inline)
+    return f"{text}; the end of it:\n{tail}" if tail else text
+
+
+def ended_as(handle: Handle) -> str:
+    """How it ended, in words."""
+    if handle.failure is not None:
+        return f"failed: {handle.failure}"
+    if handle.status == "timed_out":
+        return f"was ended, as it had run for {handle.seconds:g} s"
+    if handle.status == "killed" or handle.ended is None:
+        return "was killed"
+    signal = handle.ended.signal
+    return f"was ended by {signal}" if signal else f"ended with exit status {exit_code(handle)}"
+
+
+def display(handle: Handle, text: str) -> str:
+    """An output as a model reads it: the text, and how it ended if that is not status 0."""
+    if not handle.over:
+        state = f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} bytes of output so far]"
+        return f"{text.removesuffix(chr(10))}\n{state}" if text else state
+    said = notices(handle, text)
+    if handle.status in ("timed_out", "killed"):
+        said = [
+            f"[{ended_as(handle)}]",
+            *(note for note in said if not note.startswith(("[ended by", "[exit"))),
+        ]
+    body = text if text else "(no output)"
+    if not said:
+        return body
+    if len(text) > _LONG:
+        # What is longer than a result may be is cut at its end: the status must not be lost with it.
+        return "\n".join([*said, body])
+    return "\n".join([body.removesuffix("\n"), *said])
+
+
+def notices(handle: Handle, text: str) -> list[str]:
+    """What follows an output for a reader: how it ended if that is not status 0, and what to know of it."""
+    ended = handle.ended
+    if ended is None:
+        return []
+    found: list[str] = []
+    if ended.exit_code and not ended.timed_out:
+        found.append(f"[exit status {ended.exit_code}]")
+    elif ended.signal and not ended.timed_out:
+        found.append(f"[ended by {ended.signal}]")
+    elif ended.exit_code is None and not ended.timed_out:
+        found.append("[exit status unknown]")
+    if ended.left:
+        found.append(f"[ended, as it had left them running: {', '.join(ended.left[:_NAMES])}]")
+    if ended.alive:
+        found.append(
+            f"[may still be running: {', '.join(ended.alive[:_NAMES])}; check before doing it again]"
+        )
+    return [*found, *(f"[{hint}]" for hint in hints(handle.planned, ended, text, handle.environment))]
+
+
+def hints(planned: Planned, ended: Ended, text: str, environment: ChildEnvironment) -> list[str]:
+    """What may explain a failure, and what was held back."""
+    found: list[str] = []
+    failed = ended.exit_code != 0 and not ended.timed_out
+    if failed and planned.literal_globs:
+        globs = ", ".join(f"`{printable(word)}`" for word in planned.literal_globs[:_NAMES])
+        found.append(f"{globs} was passed as it is: without a shell nothing expands it")
+    if failed and (names := _withheld(text, environment)):
+        listed = ", ".join(names[:_NAMES])
+        found.append(f"not passed on from the environment: {listed}; a person can allow them by name")
+    if ended.refused:
+        listed = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_NAMES])
+        found.append(f"not created, as no tool may: {listed}")
+    if ended.changes:
+        listed = ", ".join(f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_NAMES])
+        found.append(f"a preview: nothing was changed; it would be {listed}")
+    return found
+
+
+def _withheld(text: str, environment: ChildEnvironment) -> list[str]:
+    """Variables that may have been missed: those the output speaks of, else those that look like secrets."""
+    return list(environment.missing(text)) or [name for name in environment.withheld if looks_secret(name)]
+
+
+def rendered(
+    record: dict[str, Any], options: CommandOptions, display: Callable[[], str] | None = None
+) -> Any:
+    """A record in the form that the options ask for."""
+    if options.output_format == "value":
+        return record
+    if options.output_format == "display":
+        return display() if display is not None else str(record.get("reason") or compact(record))
+    return compact(record)

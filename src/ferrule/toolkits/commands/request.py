@@ -1,0 +1,234 @@
+"""A request to run a command: the arguments of a call, checked and with the defaults of its set of tools.
+
+The same value is what `command_policy` is asked about and what it may replace, so it reads and writes one
+form: the arguments of `run_command` in full.
+
+Environment variables come from the model here, so their names are judged: a variable that makes an allowed program run
+or load something else is refused (`guard.environment` refuses some; the table below the rest). Not protected:
+a program that takes its orders from a variable with a name that says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.guard.environment import child_environment
+from ferrule.guard.hazards import listed
+from ferrule.guard.workspace import Workspace
+
+from .plan import Planned
+from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
+
+Mode = Literal["argv", "shell"]
+_MOST_VARIABLES = 100
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_HARMLESS = listed("""
+    PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 NODE_ENV RUST_BACKTRACE RUST_LOG
+    CARGO_TERM_COLOR GOOS GOARCH CGO_ENABLED""")
+_TAKES_ORDERS = re.compile(
+    # What tools read their own orders from, by their prefix; then names of programs, of places to load from, of options.
+    r"(GIT|PYTHON|PERL\d*|RUBY|GEM|BUNDLE|NODE|NPM|YARN|PNPM|BUN|DENO|PIP|UV|POETRY|CONDA|VIRTUAL|CARGO|RUST|GO|CGO|JAVA"
+    r"|_JAVA|JDK|MAVEN|GRADLE|ANT|MAKE|GNUMAKE|CMAKE|NINJA|CC|CXX|CPP|LD|DYLD|LIBRARY|GCC|CLANG|LESS|MAN|BASH|ZSH"
+    r"|SSH|SUDO|DOCKER|KUBE|AWS|TERM(INFO|CAP)|XDG|SSL|CURL|REQUESTS|LUA|PHP|TCL|R|OPENSSL|PYTEST|TOX|COVERAGE|MYPY)_?.*"
+    r"|\w*_(COMMAND|PAGER|EDITOR|SHELL|WRAPPER|RC|RCFILE|PATH|HOME|OPTIONS|OPTS|FLAGS|ARGS|PRELOAD|PLUGINS?|HOOKS?|PROXY)"
+    r"|PATH|HOME|SHELL|ENV|IFS|CDPATH|FPATH|MANPATH|CLASSPATH|PAGER|EDITOR|VISUAL|BROWSER|FCEDIT|PS[0-4]|PROMPT\w*"
+    r"|PWD|OLDPWD|USER|LOGNAME|TMPDIR|TEMP|TMP|AR|AS|NM|AWK|SED|RIPGREP_CONFIG_PATH|TAR_OPTIONS|GREP_OPTIONS|HISTFILE",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to run and how. Exactly one of `argv` and `text` is given; `cwd` is a path of the workspace.
+
+    Times in milliseconds, sizes in bytes. `background_after_ms` None: wait for its end; 0: do not wait.
+    """
+
+    mode: Mode = "argv"
+    argv: tuple[str, ...] = ()
+    text: str = ""
+    cwd: str = "."
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env_remove: tuple[str, ...] = ()
+    stdin: str = ""
+    timeout_ms: int = 0
+    max_inline_bytes: int = 0
+    merge_stderr: bool = False
+    background_after_ms: int | None = None
+    progress_interval_ms: int = 5000
+    progress_max_inline_bytes: int = 1600
+
+    @property
+    def command(self) -> str | tuple[str, ...]:
+        """What `plan` reads."""
+        return self.text or self.argv
+
+    @property
+    def shell(self) -> bool:
+        """True if a shell is to read it."""
+        return self.mode == "shell"
+
+    def arguments(self) -> dict[str, Any]:
+        """As the arguments of the full `run_command`; `parse` of them is this request again."""
+        return {
+            "command": self.text or list(self.argv),
+            "mode": self.mode,
+            "cwd": self.cwd,
+            "env": dict(self.env),
+            "env_remove": list(self.env_remove),
+            "stdin": self.stdin,
+            "timeout_ms": self.timeout_ms,
+            "capture": {"max_inline_bytes": self.max_inline_bytes, "merge_stderr": self.merge_stderr},
+            "background": self.background_after_ms is not None,
+            "background_after_ms": self.background_after_ms,
+            "progress_interval_ms": self.progress_interval_ms,
+            "progress_max_inline_bytes": self.progress_max_inline_bytes,
+        }
+
+    def described(self, planned: Planned) -> dict[str, Any]:
+        """What a policy function is shown: the arguments, with the words that would run as `argv`."""
+        text = self.text or shlex.join(planned.argv)
+        return {**self.arguments(), "command": text, "argv": list(planned.argv)}
+
+
+ARGUMENTS = (
+    "command", "argv", "mode", "cwd", "env", "env_remove", "stdin", "timeout_ms", "capture", "background",
+    "background_after_ms", "progress_interval_ms", "progress_max_inline_bytes",
+)  # fmt: skip
+
+
+def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPolicy) -> Request:
+    """A request from arguments (`ARGUMENTS`), with defaults and ceilings of the options. Raises RetryCall."""
+    for key in given:
+        if key not in ARGUMENTS:
+            raise RetryCall(f"a request has no field `{key}`; it has {', '.join(ARGUMENTS)}")
+    behavior = options.behavior
+    argv, text = _command(given.get("command"), given.get("argv"))
+    mode = given.get("mode") or "argv"
+    if mode not in ("argv", "shell"):
+        raise RetryCall(f"`mode` is `argv` or `shell`, found {mode!r}")
+    capture = _capture(given.get("capture"))
+    most = capture.get("max_inline_bytes")
+    timeout = given.get("timeout_ms") or behavior.timeout_ms or policy.timeout * 1000
+    _within("timeout_ms", timeout, 1, LONGEST_TIMEOUT * 1000)
+    progress = _number(given, "progress_interval_ms", behavior.progress_interval_ms, 10, 3_600_000)
+    snippet = _number(given, "progress_max_inline_bytes", behavior.progress_max_inline_bytes, 0, 1 << 30)
+    return Request(
+        mode=mode,
+        argv=argv,
+        text=text,
+        cwd=given.get("cwd") or options.cwd or options.root or ".",
+        env=_variables(given.get("env") or {}, policy),
+        env_remove=_names(given.get("env_remove") or ()),
+        stdin=given.get("stdin") or "",
+        timeout_ms=timeout,
+        max_inline_bytes=min(options.max_inline_bytes if most is None else most, options.max_inline_bytes),
+        merge_stderr=bool(capture.get("merge_stderr", False)),
+        background_after_ms=_background(given, behavior.background_after_ms),
+        progress_interval_ms=progress,
+        progress_max_inline_bytes=min(snippet, options.max_inline_bytes),
+    )
+
+
+def _command(command: object, argv: object) -> tuple[tuple[str, ...], str]:
+    if (command is None) == (argv is None):
+        raise RetryCall("say what to run, once: as `command` (text or a list of words) or as `argv`")
+    given = argv if command is None else command
+    if isinstance(given, str) and argv is None:
+        return (), given
+    if isinstance(given, (list, tuple)):
+        words = cast("Sequence[object]", given)
+        if words and all(isinstance(word, str) for word in words):
+            return tuple(str(word) for word in words), ""
+    raise RetryCall('what to run is a list of words, like ["git", "status"], or text under `command`')
+
+
+def _capture(given: object) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    capture = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"": None}
+    for key, kind in capture.items():
+        wanted = {"max_inline_bytes": int, "merge_stderr": bool}.get(key)
+        if wanted is None or type(kind) is not wanted or (wanted is int and kind < 0):
+            raise RetryCall(
+                "`capture` is an object with `max_inline_bytes` (from 0) and `merge_stderr` (true or false)"
+            )
+    return capture
+
+
+def _background(given: Mapping[str, Any], default: int | None) -> int | None:
+    if given.get("background_after_ms") is not None:
+        return _number(given, "background_after_ms", 0, 0, LONGEST_TIMEOUT * 1000)
+    if given.get("background") is not None:
+        return 0 if given["background"] else None
+    return default
+
+
+def _number(given: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
+    value = given.get(name)
+    value = default if value is None else value
+    _within(name, value, low, high)
+    return value
+
+
+def _within(name: str, value: object, low: int, high: int) -> None:
+    if type(value) is not int or not low <= value <= high:
+        raise RetryCall(f"`{name}` must be a whole number from {low} to {high}, found {value!r}")
+
+
+def _variables(given: object, policy: CommandPolicy) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise RetryCall('`env` is an object of variables, like {"CI": "1"}')
+    variables = {str(name): str(value) for name, value in cast("Mapping[object, object]", given).items()}
+    if len(variables) > _MOST_VARIABLES:
+        raise RetryCall(f"`env` sets {len(variables)} variables; the most is {_MOST_VARIABLES}")
+    if variables and policy.safe_mode.on:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, "safe mode is on: no variables can be set; leave `env` out"
+        )
+    for name in _names(variables):
+        if poisons(name):
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"`env` may not set `{name}`: it can make a program run or load something else; leave it out, "
+                "or ask the person",
+            )
+        if "\0" in variables[name]:
+            raise RetryCall(f"the value of `{name}` holds the character NUL; leave it out")
+    return variables
+
+
+def poisons(name: str) -> bool:
+    """True if a variable of this name could make an allowed program do what it was not allowed for."""
+    if name in _HARMLESS:
+        return False
+    return name not in child_environment({name: ""}, add=(name,)).values or bool(
+        _TAKES_ORDERS.fullmatch(name)
+    )
+
+
+def _names(given: object) -> tuple[str, ...]:
+    names = tuple(str(name) for name in cast("Sequence[object]", given))
+    for name in names:
+        if isinstance(given, str) or not _NAME.fullmatch(name):
+            raise RetryCall(f"`{name[:100]}` is not the name of a variable: letters, digits and `_`")
+    return names
+
+
+def starting_folder(request: Request, options: CommandOptions, workspace: Workspace) -> str:
+    """Where it starts, relative to the workspace. Raises ToolFailed if it may not start there. No I/O."""
+    folder = workspace.permit(request.cwd, write=False)
+    root = workspace.name(options.root) if options.root else ""
+    if root and folder != root and not folder.startswith(root + "/"):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"commands start in `{root}` or below; `{request.cwd}` lies outside of it",
+        )
+    return folder

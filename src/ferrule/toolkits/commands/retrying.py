@@ -1,0 +1,69 @@
+"""How often a step is tried, as the caller says. Nothing is tried again by itself: without `retry` a step runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from ferrule.core.errors import ConfigError
+
+Backoff = Literal["constant", "linear", "exponential"]
+Check = Callable[[dict[str, Any]], bool | Awaitable[bool]]
+Act = Callable[[dict[str, Any]], object]
+
+LONGEST_DELAY = 3_600_000
+"""Milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When and how often a step is tried again.
+
+    `max_attempts` counts the first one. Before attempt n + 1 it waits `delay_ms` (constant), n times that
+    (linear) or 2 to the power of n - 1 times that (exponential), an hour at the most. `should_retry` is asked with the
+    step's record after each failure (default: yes, unless the command was refused); `before_retry` is called
+    with it after the wait. Both may be coroutine functions. There is no jitter: a step takes the same way each time.
+    """
+
+    max_attempts: int = 1
+    delay_ms: int = 0
+    backoff: Backoff = "constant"
+    should_retry: Check | None = None
+    before_retry: Act | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("max_attempts", 1), ("delay_ms", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < low:
+                raise ConfigError(f"retry: {name} = {value!r}", hint=f"a whole number, at least {low}")
+        if self.backoff not in ("constant", "linear", "exponential"):
+            raise ConfigError(
+                f"retry: backoff = {self.backoff!r}", hint="use `constant`, `linear` or `exponential`"
+            )
+
+    @staticmethod
+    def of(given: Retry | Mapping[str, Any] | None) -> Retry:
+        """From a mapping with the same names. Raises ConfigError naming the key, for `jitter` too."""
+        if given is None:
+            return Retry()
+        if isinstance(given, Retry):
+            return given
+        known = [f.name for f in fields(Retry)]
+        for key in given:
+            if key == "jitter":
+                raise ConfigError(
+                    "retry: there is no `jitter`",
+                    hint="a step is repeatable; choose `delay_ms` and `backoff`",
+                )
+            if key not in known:
+                near = get_close_matches(key, known, n=1)
+                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+                raise ConfigError(f"retry: unknown key `{key}`", hint=hint)
+        return Retry(**given)
+
+    def delay(self, failed: int) -> int:
+        """Milliseconds to wait after this many failed attempts."""
+        factor = {"constant": 1, "linear": failed, "exponential": 2 ** min(failed - 1, 32)}[self.backoff]
+        return min(self.delay_ms * factor, LONGEST_DELAY)

@@ -1,0 +1,260 @@
+"""`CommandRunner`: the tools' own way to a child process, for programs instead of models.
+
+A script's commands and a model's go through the same checks, sandbox and files: give both the same `memory`
+(`Context.memory`) and `identity`, and ids, paths and readers of the one are those of the other. What differs are
+defaults, since here the author of the program says what runs: shells are allowed, and results are long.
+
+Without a `sandbox`, and without `confine` in the policy, nothing holds a command beyond its timeout and its end, as with
+`subprocess`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from ferrule.core.errors import ToolFailed
+from ferrule.core.identity import Identity
+from ferrule.guard.sandbox.command import Command
+from ferrule.guard.sandbox.running import Execution
+from ferrule.guard.sandbox.sandbox import Sandbox, plain
+from ferrule.guard.workspace import Workspace
+from ferrule.tools.context import Context
+
+from .full import run_command_tool
+from .handles import Commands, Handle
+from .policy import CommandOptions, CommandPolicy
+from .record import record_of
+from .request import Request
+from .runner import Ready, launch, prepare, see, showing_of
+from .starting import sandbox_of
+
+Record = dict[str, Any]
+"""What came of a command, as `record.py` describes it; JSON throughout."""
+
+INLINE = 1024 * 1024
+"""Bytes of each output that a record shows unless the request says otherwise."""
+_MOST_INLINE = 64 * 1024 * 1024
+_PENDING = 1024 * 1024
+"""Bytes that a slow reader of a stream may be behind before it misses some; the files have them."""
+
+
+class Runner(Protocol):
+    """Runs one request to its end.
+
+    `request` has the arguments of the full `run_command` and may have `tail_bytes`: how many bytes of the end of
+    its output the record should have as `tail`. Contract: a command that fails, times out, is refused or cannot be
+    started is a record (`success` False), not an exception; when cancelled, the command is ended first.
+    """
+
+    async def __call__(self, request: Mapping[str, Any]) -> Record: ...
+
+
+class CommandRunner:
+    """Runs commands in `root` and below. To be closed, or used with `async with`: that ends what runs and removes
+    the files. It belongs to one event loop at a time."""
+
+    def __init__(
+        self,
+        root: str | Path | Workspace = ".",
+        *,
+        policy: CommandPolicy | None = None,
+        options: CommandOptions | None = None,
+        sandbox: Sandbox | None = None,
+        identity: Identity | None = None,
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        self._workspace = root if isinstance(root, Workspace) else Workspace(Path(root))
+        # What a script runs, its author wrote: it has the author's rights unless a policy says otherwise.
+        self._policy = policy or CommandPolicy(
+            shell_allowed=True, result_bytes=2 * _MOST_INLINE, on_gap="off"
+        )
+        self._options = options or CommandOptions(max_inline_bytes=_MOST_INLINE, output_format="value")
+        self._sandbox = sandbox or (plain() if policy is None else None)
+        self._identity = identity or Identity("local", "script", f"script_{uuid4().hex[:12]}", "script")
+        self._memory: dict[str, Any] = {} if memory is None else memory
+        self._tool = run_command_tool(self._options)
+
+    async def __aenter__(self) -> CommandRunner:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def __call__(self, request: Mapping[str, Any]) -> Record:
+        """Run a request; see `Runner`."""
+        return await self._run(request)
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Record]:
+        """Run a request, and give what it says as it comes.
+
+        First `{"type": "output", "stream": "stdout" | "stderr", "text": ...}` for each piece (`skipped`: bytes that a
+        slow reader missed before it), at last `{"type": "result", "record": ...}`. Leaving early ends the command.
+        """
+        pieces = _Pieces()
+        task = asyncio.ensure_future(self._run(request, pieces))
+        task.add_done_callback(pieces.over)
+        try:
+            async for piece in pieces:
+                yield piece
+            yield {"type": "result", "record": await task}
+        finally:
+            if not task.done():
+                task.cancel()
+            await asyncio.wait([task])
+
+    async def wait(self, command_id: str, timeout_ms: int = 60_000) -> Record:
+        """The record of a command in the background once it has ended, or as it is after this time. Raises
+        ToolFailed(not_found)."""
+        handle = self._commands.find(command_id, self._identity)
+        await handle.wait(timeout_ms / 1000)
+        return self._record(handle, INLINE, 0)
+
+    async def cancel(self, command_id: str) -> bool:
+        """End a command. False if it is unknown or has ended before."""
+        try:
+            handle = self._commands.find(command_id, self._identity)
+        except ToolFailed:
+            return False
+        return await self._commands.kill(handle)
+
+    async def close(self) -> None:
+        """End all that runs and remove what was kept. It can be used again."""
+        await self._commands.close()
+
+    @property
+    def _commands(self) -> Commands:
+        return Commands.of(self._context())
+
+    def _context(self, sandbox: Sandbox | None = None) -> Context:
+        held = sandbox or self._sandbox
+        resources: dict[type, object] = {Workspace: self._workspace, CommandPolicy: self._policy}
+        if held is not None:
+            resources[Sandbox] = held
+        return Context(self._identity, f"script_{uuid4().hex[:12]}", memory=self._memory, resources=resources)
+
+    async def _run(self, request: Mapping[str, Any], pieces: _Pieces | None = None) -> Record:
+        context, given = self._context(), dict(request)
+        if pieces is not None:
+            context = self._context(_Watched(await sandbox_of(context, self._commands), pieces))
+        tail = int(given.pop("tail_bytes", 0))
+        capture = dict(given.pop("capture", None) or {})
+        given["capture"] = {"max_inline_bytes": INLINE, **capture}
+        try:
+            ready = await prepare(given, context, self._options, self._tool)
+            if not isinstance(ready, Ready):
+                return ready.value
+            inline = ready.request.max_inline_bytes
+            copy = self._options.preserve_filtered_output
+            handle = await launch(ready, context, keep=max(inline, tail), copy=copy)
+            await see(handle, ready.request, context)
+        except ToolFailed as failed:
+            return not_started(given, failed)
+        return {**self._record(handle, inline, tail), **_asked(ready.request)}
+
+    def _record(self, handle: Handle, inline: int, tail: int) -> Record:
+        record = record_of(handle, showing_of(self._context(), self._options, inline))
+        record["stdout_bytes"] = handle.outputs.stdout.size
+        record["tail"] = handle.outputs.combined.end(tail) if tail else ""
+        return record
+
+
+def _asked(request: Request) -> Record:
+    words = {"command": request.text} if request.text else {"argv": list(request.argv)}
+    return {**words, "cwd": request.cwd}
+
+
+def not_started(request: Mapping[str, Any], failed: ToolFailed) -> Record:
+    """The record of a request that never became a process: not allowed, no such program, not understood."""
+    return {
+        "status": "not_started",
+        "success": False,
+        "exit_code": None,
+        "timed_out": False,
+        "stdout": "",
+        "stderr": "",
+        "error_type": str(failed.error_type),
+        "error": failed.message,
+        **{key: request[key] for key in ("command", "argv", "cwd") if key in request},
+    }
+
+
+class _Watched(Sandbox):
+    """Starts commands by another sandbox and looks on at what they say."""
+
+    def __init__(self, inner: Sandbox, pieces: _Pieces) -> None:
+        # Not the base's: all but `start` is the other's.
+        self._inner, self._pieces = inner, pieces
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def start(self, command: Command) -> Execution:
+        errors = command.errors
+        watched = replace(
+            command,
+            output=self._both("stdout", command.output),
+            errors=None if errors is None else self._both("stderr", errors),
+        )
+        return await self._inner.start(watched)
+
+    def _both(
+        self, stream: Literal["stdout", "stderr"], sink: Callable[[bytes], bool]
+    ) -> Callable[[bytes], bool]:
+        def take(data: bytes) -> bool:
+            self._pieces.add(stream, data)
+            return sink(data)
+
+        return take
+
+
+class _Pieces:
+    """Output on its way from a sink, which cannot wait, to a reader, who may be slow."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, bytes]] = []
+        self._size = self._skipped = 0
+        self._news = asyncio.Event()
+        self._over = False
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {name: decoder("replace") for name in ("stdout", "stderr")}
+
+    def add(self, stream: str, data: bytes) -> None:
+        self._waiting.append((stream, data))
+        self._size += len(data)
+        while self._size > _PENDING and len(self._waiting) > 1:
+            lost = len(self._waiting.pop(0)[1])
+            self._size -= lost
+            self._skipped += lost
+        self._news.set()
+
+    def over(self, task: asyncio.Future[Record]) -> None:
+        self._over = True
+        self._news.set()
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            over = self._over
+            waiting, self._waiting, self._size = self._waiting, [], 0
+            for stream, data in waiting:
+                text = self._decoders[stream].decode(data)
+                skipped, self._skipped = self._skipped, 0
+                if text or skipped:
+                    yield {
+                        "type": "output",
+                        "stream": stream,
+                        "text": text,
+                        **({"skipped": skipped} if skipped else {}),
+                    }
+            if over:
+                return

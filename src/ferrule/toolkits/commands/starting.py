@@ -1,0 +1,58 @@
+"""What a command is started with: the session's sandbox, the program's file, its environment, its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.guard.environment import ChildEnvironment, child_environment
+from ferrule.guard.sandbox.policy import Policy
+from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.guard.workspace import Workspace
+from ferrule.toolkits.process import find_program
+from ferrule.tools.context import Context
+
+from .handles import Commands
+from .plan import Planned, printable
+from .policy import CommandPolicy
+from .request import Request
+
+
+async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
+    """What holds the commands of this run: a sandbox that it was given, else the session's own."""
+    given = context.resources.get(Sandbox)
+    if isinstance(given, Sandbox):
+        return given
+    policy = CommandPolicy.of(context)
+    workspace = context.resource(Workspace)
+    held = policy.confine or Policy(workspace.root, names=workspace.names)
+    return await commands.confined.sandbox(held, policy.on_gap, context)
+
+
+def environment_of(
+    request: Request, policy: CommandPolicy, workspace: Workspace, folder: str
+) -> ChildEnvironment:
+    """What the child gets: the filtered environment, what the request adds, without what it removes."""
+    # Programs believe PWD: ours would name another folder.
+    here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
+    kept = child_environment(os.environ, add=policy.allow_env, overrides={**here, **request.env})
+    values = {name: value for name, value in kept.values.items() if name not in request.env_remove}
+    return ChildEnvironment(values, tuple(name for name in kept.withheld if name not in values))
+
+
+def program_of(
+    planned: Planned, environment: Mapping[str, str], workspace: Workspace, policy: CommandPolicy
+) -> str:
+    """The file to execute. Raises ToolFailed(not_found)."""
+    name = planned.argv[0]
+    if "/" in name:
+        return name
+    outside = str(workspace.root) if policy.safe_mode.on else ""
+    found = find_program(name, environment.get("PATH", os.defpath), outside=outside)
+    if found is None:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, f"`{printable(name)}` was not run: there is no such program on the PATH"
+        )
+    return found

@@ -1,0 +1,132 @@
+"""Commands of a session run in its sandbox, and results say what held them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_world import World
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.guard.approval import Answer, Approver
+from ferrule.guard.sandbox import rungs
+from ferrule.guard.sandbox.gap import SandboxGap
+from ferrule.guard.sandbox.policy import Policy
+from ferrule.guard.sandbox.probes import probe
+from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.commands import confined as confined_module
+
+
+def offered(folder: Path) -> bool:
+    try:
+        rungs.choose(Policy(folder), probe())
+    except SandboxGap:
+        return False
+    return True
+
+
+@pytest.fixture
+def held(world: World) -> World:
+    if not offered(world.folder):
+        pytest.skip("this machine cannot hold commands as required")
+    world.set(CommandPolicy(shell_allowed=True, confine=Policy(world.folder)))
+    return world
+
+
+@pytest.mark.proves("command.sandbox")
+async def test_what_a_sandbox_holds_is_held_and_said(
+    held: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret"
+    elsewhere.write_text("secret")
+    (held.folder / ".env").write_text("secret")
+    # The text says nothing of what it reads: only the kernel can refuse it.
+    (held.folder / "read.sh").write_text(f"cat {elsewhere}; cat .env; echo made > new.txt\n")
+    record = await held.run(["sh", "read.sh"])
+    assert "secret" not in record["stdout"].replace("secret'", "")
+    assert (held.folder / "new.txt").read_text() == "made\n"
+    assert record["sandbox"]["kind"] != "none"
+    assert {"file_reads", "names", "network"} <= set(record["sandbox"]["enforced"])
+
+
+@pytest.mark.proves("command.sandbox")
+async def test_background_time_and_end_are_the_same_in_a_sandbox(held: World) -> None:
+    record = await held.run("echo $$; sleep 1000", background_after_ms=200)
+    assert record["status"] == "running"
+    assert (await held.call("kill_command", handle_id=record["handle_id"]))["cancelled"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(record["pid"], 0)
+    assert (await held.run("sleep 1000", timeout_ms=300))["status"] == "timed_out"
+    assert (await held.run(["cat", "a.txt"]))["stdout"] == "one\ntwo\n"
+
+
+@pytest.mark.proves("command.filtered-output-kept")
+async def test_what_a_filter_hides_is_kept_in_a_sandbox_too(held: World) -> None:
+    record = await held.run("seq 100 | tail -1")
+    assert record["stdout"] == "100\n"
+    read = await held.call("read_command_output", path=record["output_capture"]["full_output_path"])
+    assert read["total_bytes"] == 292 and read["content"].startswith("1\n2\n")
+
+
+async def test_one_sandbox_serves_a_session_and_closes_with_it(held: World) -> None:
+    await asyncio.gather(*(held.run(["true"]) for _ in range(3)))
+    first = await held.commands.confined.sandbox(Policy(held.folder), "required", held.context())
+    await held.run(["true"])
+    assert await held.commands.confined.sandbox(Policy(held.folder), "required", held.context()) is first
+    await held.commands.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await first.start(None)  # pyright: ignore[reportArgumentType]
+
+
+class Person:
+    def __init__(self, choice: Any) -> None:
+        self.choice, self.asked = choice, 0
+
+    async def ask(self, request: Any) -> Answer:
+        self.asked += 1
+        return Answer(self.choice, note="rather not")
+
+
+def nothing_holds(policy: Policy, probes: Any) -> Any:
+    raise SandboxGap((), rungs.ladder(policy, probes)[-1], detail="nothing holds commands here")
+
+
+@pytest.mark.proves("command.sandbox-gap")
+async def test_without_a_sandbox_that_is_required_nothing_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confined_module, "choose", nothing_holds)
+    world.set(CommandPolicy(shell_allowed=True, confine=Policy(world.folder)))
+    for _ in range(2):
+        with pytest.raises(ToolFailed, match="nothing holds commands here") as raised:
+            await world.run(["touch", "made"])
+        assert raised.value.error_type is ErrorType.PERMISSION_DENIED
+    assert not (world.folder / "made").exists()
+    assert world.kept() == []
+
+
+@pytest.mark.proves("command.sandbox-gap")
+async def test_where_a_person_may_decide_they_are_asked_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confined_module, "choose", nothing_holds)
+    world.set(CommandPolicy(shell_allowed=True, confine=Policy(world.folder), on_gap="ask"))
+    with pytest.raises(ToolFailed):  # nobody to ask
+        await world.run(["true"])
+    yes = world.resources[Approver] = Person("session")
+    assert (await world.run(["echo", "hi"]))["sandbox"]["kind"] == "none"
+    assert (await world.run(["true"]))["success"]
+    assert yes.asked == 1
+
+
+async def test_a_sandbox_that_the_run_was_given_is_used(world: World) -> None:
+    mine = Sandbox()
+    world.resources[Sandbox] = mine
+    record = await world.run(["true"])
+    assert record["success"] and mine.server is not None
+    await mine.close()
