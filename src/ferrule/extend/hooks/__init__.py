@@ -1,0 +1,1 @@
+"""Hooks from files, commands, servers and functions, and guards that ship."""

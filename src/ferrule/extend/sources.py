@@ -1,0 +1,202 @@
+"""Where tools come from in a repository, and which of two with one name holds.
+
+    override   .harness/overrides/*.md, .ferrule/overrides/*.md                    bundles
+    harness    .harness/tools/*.md, .ferrule/tools/*.md; `tools:` of harness.md and ferrule.yaml
+    builtin    .harness/builtins/*.md, .ferrule/builtins/*.md                      bundles
+    plugin     .harness/plugins/*.md, .ferrule/plugins/*.md                        bundles
+
+The first in this order holds and the others are reported as shadowed; two of the same kind are an error. A bundle is a
+Markdown file whose front matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
+
+Nothing of a repository takes effect before a person trusts it as it stands (`store.trust`): `look` reads it once, says what would
+change, and what it read is what is used. Everything that is wrong is said at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.core.errors import ConfigError
+from ferrule.store.trust import Change, State, Trust
+from ferrule.store.yaml_tree import Node, parse_yaml
+from ferrule.tools.definition import Tool
+
+from .builtins import World
+from .companions import COMPANIONS
+from .front_matter import Document, Warned, field, parse_document, text_of, unknown_keys
+from .handlers import make_tool
+from .starlark.pool import Pool
+from .tool_file import ToolFile, parse_inline, parse_tool
+
+KINDS = ("override", "harness", "builtin", "plugin")
+"""What holds first."""
+ROOTS = (".ferrule", ".harness")
+_FOLDERS = {"overrides": "override", "builtins": "builtin", "plugins": "plugin"}
+_INLINE = (".ferrule/ferrule.yaml", ".harness/ferrule.yaml", ".harness/harness.md", ".ferrule/harness.md", "ferrule.yaml", "harness.md")  # fmt: skip
+_BUNDLE_KEYS = ("name", "description", "version", "when", "requires", "tools", "hooks")
+_KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tool and the kind of place it came from."""
+
+    kind: str
+    tool: ToolFile
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A file with several artifacts. `fields` is its front matter: `hooks`, `when` and `requires` are for others to read."""
+
+    kind: str
+    name: str
+    description: str
+    fields: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A tool that another with the same name keeps from being used."""
+
+    name: str
+    kind: str
+    file: str
+    by_kind: str
+    by_file: str
+
+    def __str__(self) -> str:
+        return (
+            f"`{self.name}` of {self.file} ({self.kind}) is not used: {self.by_file} ({self.by_kind}) holds"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a repository brings. Unless `state` is `trusted` there is nothing in it but `changes`, to be shown to a person."""
+
+    state: State
+    tools: tuple[ToolFile, ...] = ()
+    bundles: tuple[Bundle, ...] = ()
+    shadowed: tuple[Shadowed, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    def make(self, world: World, *, pool: Pool | None = None) -> tuple[Tool, ...]:
+        """The tools for a catalog, with those that scripts read files with. Raises ConfigError naming the file."""
+        if not self.tools:
+            return ()
+        made = [make_tool(file, world, pool=pool) for file in self.tools]
+        names = {tool.name for tool in made}
+        return (*made, *(tool for tool in COMPANIONS if tool.name not in names))
+
+
+def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
+    """What the repository at `workspace` brings, if it is trusted. Raises ConfigError with everything that is wrong."""
+    trust = trust or Trust()
+    seen = trust.look(workspace)
+    if seen.state != "trusted":
+        changes = () if seen.state == "absent" else tuple(trust.diff(workspace))
+        return Loaded(seen.state, changes=changes)
+    loaded = load(seen.files)
+    links = [
+        Warned(name, "it is a link, and links are not followed")
+        for name in seen.links
+        if name.endswith(".md") and name.startswith(ROOTS)
+    ]
+    return Loaded("trusted", loaded.tools, loaded.bundles, loaded.shadowed, (*loaded.warnings, *links))
+
+
+def load(files: Mapping[str, bytes]) -> Loaded:
+    """What these files bring, by their names relative to the workspace. Raises ConfigError with everything that is wrong."""
+    reading = _Reading()
+    for name in sorted(files):
+        reading.take(name, files[name])
+    tools, shadowed, doubled = _chosen(reading.found)
+    wrong = [*reading.wrong, *doubled]
+    if wrong:
+        hint = wrong[0].hint if len(wrong) == 1 else ""
+        raise ConfigError("\n".join(error.detail for error in wrong), code="tool_files", hint=hint)
+    warnings = [*reading.warnings, *(one for tool in tools for one in tool.warnings)]
+    return Loaded("trusted", tools, tuple(reading.bundles), shadowed, tuple(warnings))
+
+
+class _Reading:
+    """Goes through files and keeps what they hold, errors included."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.bundles: list[Bundle] = []
+        self.warnings: list[Warned] = []
+        self.wrong: list[ConfigError] = []
+
+    def take(self, name: str, data: bytes) -> None:
+        root, _, rest = name.partition("/")
+        folder, _, leaf = rest.partition("/")
+        try:
+            if name in _INLINE:
+                fields = (
+                    parse_yaml(data, name) if name.endswith(".yaml") else parse_document(data, name).fields
+                )
+                self._inline("harness", fields, data)
+            elif root not in ROOTS or not leaf.endswith(".md") or "/" in leaf:
+                return
+            elif folder == "tools":
+                self.found.append(Found("harness", parse_tool(data, name)))
+            elif folder in _FOLDERS:
+                self._bundle(_FOLDERS[folder], parse_document(data, name), data)
+        except ConfigError as error:
+            self.wrong.append(error)
+
+    def _bundle(self, kind: str, document: Document, data: bytes) -> None:
+        fields = document.fields
+        stem = document.file.rpartition("/")[2].removesuffix(".md")
+        name = text_of(fields, "name") or stem
+        description = text_of(fields, "description") or document.body
+        if kind == "plugin" and not (_KEBAB.fullmatch(name) and description):
+            raise fields.error(
+                f"the plugin `{name}` needs a name in kebab-case and a description",
+                hint="write `name: my-plugin`",
+            )
+        self.warnings += unknown_keys(fields, _BUNDLE_KEYS, "a bundle")
+        self.bundles.append(Bundle(kind, name, description, fields))
+        self._inline(kind, fields, data)
+
+    def _inline(self, kind: str, fields: Node, data: bytes) -> None:
+        tools = field(fields, "tools")
+        if tools is None or (fields.file.endswith(".yaml") and tools.pairs is not None):
+            return  # In a settings file `tools` is also a section of settings, which is a mapping.
+        if tools.items is None:
+            raise tools.error(
+                "`tools` must be a list of tools", hint="write `- name: my_tool`, and its keys below"
+            )
+        for item in tools.items:
+            try:
+                self.found.append(Found(kind, parse_inline(item, data)))
+            except ConfigError as error:
+                self.wrong.append(error)
+
+
+def _chosen(found: Iterable[Found]) -> tuple[tuple[ToolFile, ...], tuple[Shadowed, ...], list[ConfigError]]:
+    """The tools that hold, sorted by name; those that do not; and names that are defined twice by one kind."""
+    by_name: dict[str, list[Found]] = {}
+    for one in found:
+        by_name.setdefault(one.tool.name, []).append(one)
+    tools: list[ToolFile] = []
+    shadowed: list[Shadowed] = []
+    wrong: list[ConfigError] = []
+    for name, group in sorted(by_name.items()):
+        first, *rest = sorted(group, key=lambda one: KINDS.index(one.kind))
+        tools.append(first.tool)
+        kinds = [one.kind for one in group]
+        for kind in KINDS:
+            if kinds.count(kind) > 1:
+                places = " and ".join(one.tool.file for one in group if one.kind == kind)
+                wrong.append(
+                    ConfigError(f"tool `{name}` is defined more than once: {places}", hint="rename one")
+                )
+        shadowed += [Shadowed(name, one.kind, one.tool.file, first.kind, first.tool.file) for one in rest]
+    return tuple(tools), tuple(shadowed), wrong

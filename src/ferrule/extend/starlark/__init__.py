@@ -1,0 +1,1 @@
+"""Runs Starlark: scripts in worker processes that can do nothing but ask this process."""

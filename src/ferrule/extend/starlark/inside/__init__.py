@@ -1,0 +1,1 @@
+"""What runs inside a worker process. Imported there without the rest of Ferrule: nothing here may import from outside."""

@@ -1,0 +1,261 @@
+"""Built-ins that only compute. Each takes and returns JSON values; a ValueError or TypeError is the script's error.
+
+A regular expression can take longer than anyone waits: it holds the worker, and the owner's wall clock ends the worker.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import math
+import re
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+PATTERN_LIMIT = 4_096
+"""Characters of a regular expression at the most."""
+MATCHES_LIMIT = 10_000
+"""Matches that one call finds at the most."""
+PAD_LIMIT = 1 << 20
+_FIELD = re.compile(r"\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
+
+
+def match(pattern: str, text: str) -> dict[str, Any] | None:
+    """The match at the beginning of `text`: {match, groups, named, start, end}; None without one."""
+    return _found(_compiled(pattern).match(text))
+
+
+def search(pattern: str, text: str) -> dict[str, Any] | None:
+    """The first match anywhere, as `match`."""
+    return _found(_compiled(pattern).search(text))
+
+
+def findall(pattern: str, text: str) -> list[Any]:
+    """All matches: texts without groups or with one, else a list of groups for each."""
+    found: list[Any] = []
+    for one in _compiled(pattern).finditer(text):
+        if len(found) == MATCHES_LIMIT:
+            raise ValueError(f"re.findall: more than {MATCHES_LIMIT} matches; search a smaller text")
+        groups = list(one.groups(""))
+        found.append(one.group() if not groups else groups[0] if len(groups) == 1 else groups)
+    return found
+
+
+def replace(pattern: str, replacement: str, text: str) -> str:
+    """`text` with every match replaced; `\\1` and `\\g<name>` stand for groups."""
+    return _compiled(pattern).sub(replacement, text)
+
+
+def split(pattern: str, text: str) -> list[str | None]:
+    """The pieces between matches."""
+    return list(_compiled(pattern).split(text, maxsplit=MATCHES_LIMIT))
+
+
+def truncate(text: str, most: int) -> str:
+    """The first `most` characters."""
+    if most < 0:
+        raise ValueError(f"string.truncate: a length of {most}")
+    return text[:most]
+
+
+def pad_left(text: str, width: int, fill: str = " ") -> str:
+    """`text` with `fill` before it until it is `width` characters long."""
+    return text.rjust(_width(width), fill)
+
+
+def pad_right(text: str, width: int, fill: str = " ") -> str:
+    """`text` with `fill` after it until it is `width` characters long."""
+    return text.ljust(_width(width), fill)
+
+
+def trim(text: str) -> str:
+    """`text` without white space around it."""
+    return text.strip()
+
+
+def sha256(text: str) -> str:
+    """The SHA-256 of the text in UTF-8, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def md5(text: str) -> str:
+    """The MD5 of the text in UTF-8, in hexadecimal: for comparing, not for secrets."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def encode_base64(text: str) -> str:
+    """The text in UTF-8 as base64."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def decode_base64(text: str) -> str:
+    """The text that base64 stands for. Raises ValueError if that is no UTF-8."""
+    return base64.b64decode(text, validate=True).decode()
+
+
+def parse_url(text: str) -> dict[str, Any]:
+    """{scheme, host, port, path, query, fragment}; `query` maps each name to its last value."""
+    parts = urllib.parse.urlsplit(text)
+    query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+    return {
+        "scheme": parts.scheme,
+        "host": parts.hostname or "",
+        "port": parts.port,
+        "path": parts.path,
+        "query": query,
+        "fragment": parts.fragment,
+    }
+
+
+def encode_query(values: dict[str, Any]) -> str:
+    """A query string of names and values."""
+    return urllib.parse.urlencode({name: str(value) for name, value in values.items()})
+
+
+def hmac_sha256(key: str, text: str) -> str:
+    """The HMAC-SHA-256 of the text, in hexadecimal."""
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def union(first: list[Any], second: list[Any]) -> list[Any]:
+    """What is in either list, each once, in the order it came."""
+    return _once([*first, *second])
+
+
+def intersection(first: list[Any], second: list[Any]) -> list[Any]:
+    """What is in both lists, each once, in the order of the first."""
+    return [one for one in _once(first) if one in second]
+
+
+def difference(first: list[Any], second: list[Any]) -> list[Any]:
+    """What is in the first list and not in the second, each once."""
+    return [one for one in _once(first) if one not in second]
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """`template` with each `{{path.to.value}}` filled in. A path that leads nowhere is an error that names it."""
+
+    def fill(found: re.Match[str]) -> str:
+        value: Any = values
+        for step in found[1].split("."):
+            if not isinstance(value, dict) or step not in value:
+                raise ValueError(f"template.render: there is no `{found[1]}`")
+            value = value[step]  # pyright: ignore[reportUnknownVariableType] - JSON
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return _FIELD.sub(fill, template)
+
+
+def is_email(text: str) -> bool:
+    """Whether the text has the form of an address: one `@`, a name before it, a domain with a dot after it."""
+    return len(text) <= 254 and _EMAIL.fullmatch(text) is not None
+
+
+def is_url(text: str) -> bool:
+    """Whether the text is an http or https address with a host."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
+    except ValueError:
+        return False
+
+
+def is_json(text: str) -> bool:
+    """Whether the text is one JSON value."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def block(reason: str = "") -> dict[str, Any]:
+    """What a hook returns to refuse."""
+    return {"action": "block", "reason": reason}
+
+
+def allow() -> dict[str, Any]:
+    """What a hook returns to let pass."""
+    return {"action": "allow"}
+
+
+def modify(payload: dict[str, Any]) -> dict[str, Any]:
+    """What a hook returns to change what it was given."""
+    return {"action": "modify", "payload": payload}
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "re.match": match,
+    "re.search": search,
+    "re.findall": findall,
+    "re.replace": replace,
+    "re.split": split,
+    "string.truncate": truncate,
+    "string.pad_left": pad_left,
+    "string.pad_right": pad_right,
+    "string.trim": trim,
+    "math.floor": math.floor,
+    "math.ceil": math.ceil,
+    "math.round": round,
+    "hash.sha256": sha256,
+    "hash.md5": md5,
+    "base64.encode": encode_base64,
+    "base64.decode": decode_base64,
+    "url.parse": parse_url,
+    "url.encode": encode_query,
+    "crypto.hmac_sha256": hmac_sha256,
+    "set.union": union,
+    "set.intersection": intersection,
+    "set.difference": difference,
+    "template.render": render,
+    "validate.email": is_email,
+    "validate.url": is_url,
+    "validate.json": is_json,
+    "block": block,
+    "allow": allow,
+    "modify": modify,
+}
+"""By full name; `names.COMPUTED` lists the same (a test compares them)."""
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    if len(pattern) > PATTERN_LIMIT:
+        raise ValueError(f"re: a pattern of {len(pattern)} characters, the bound is {PATTERN_LIMIT}")
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"re: the pattern cannot be read: {error}") from None
+
+
+def _found(one: re.Match[str] | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "match": one.group(),
+        "groups": list(one.groups()),
+        "named": one.groupdict(),
+        "start": one.start(),
+        "end": one.end(),
+    }
+
+
+def _width(width: int) -> int:
+    if width > PAD_LIMIT:
+        raise ValueError(f"string: a width of {width}, the bound is {PAD_LIMIT}")
+    return width
+
+
+def _once(values: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found

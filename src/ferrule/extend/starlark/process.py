@@ -1,0 +1,145 @@
+"""One worker process as its owner sees it: started, spoken with, ended. Belongs to no event loop while it is idle."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ferrule.core.errors import ConfigError
+
+from .inside.frames import FRAME_LIMIT, HEAD, packed
+
+_FOLDER = str(Path(__file__).parent)
+_START = "import sys; sys.path.append(sys.argv[1]); from inside.worker import start; start(sys.argv[2])"
+_PIECE = 1 << 18
+READY_SECONDS = 20.0
+"""How long a new worker may take until it can be used, on a machine that is busy."""
+
+
+class Ended(Exception):
+    """The worker is gone. `status` is that of the process: negative for the signal that ended it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Process:
+    """A worker. `known` are the digests of the scripts that it has read; `calls` counts what it ran."""
+
+    def __init__(self) -> None:
+        """Start it. Raises ConfigError where the library is missing, OSError where no process can be started."""
+        libraries = _libraries()
+        self._socket, theirs = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _START, _FOLDER, libraries],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        except OSError:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket.setblocking(False)
+        self._buffer = b""
+        self._owner = os.getpid()
+        self.known: set[str] = set()
+        self.calls = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is alive and ours: a fork of the process that started it must not use it."""
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    async def ready(self) -> None:
+        """Wait until it has locked itself in. Raises Ended."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self.receive()
+        except TimeoutError:
+            raise Ended(self.end()) from None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Raises Ended, or TooLarge for a message that is too long."""
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._socket, packed(message))
+        except OSError:
+            raise Ended(self.end()) from None
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message. Raises Ended, also for what is no message: then the process is ended."""
+        try:
+            size = int.from_bytes(await self._exactly(HEAD), "big")
+            if size > FRAME_LIMIT + 1024:
+                raise ValueError(f"a message of {size} bytes")
+            message = json.loads(await self._exactly(size))
+            if not isinstance(message, dict):
+                raise ValueError("a message that is no object")
+            return message  # pyright: ignore[reportUnknownVariableType] - JSON
+        except (OSError, ValueError, RecursionError):
+            raise Ended(self.end()) from None
+
+    def end(self) -> int:
+        """Kill it and wait for its end; its status. Safe to call twice."""
+        self._socket.close()
+        if self._owner != os.getpid():
+            self._process.returncode = 0  # Nobody here can wait for it.
+        status = self._process.poll()
+        if status is None:
+            # It may be on its way out: what it ended of says more than our own signal.
+            try:
+                status = self._process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                status = self._process.wait()
+        return status
+
+    def kill(self) -> None:
+        """End it at once, without waiting for what it has to say."""
+        if self._owner == os.getpid() and self._process.poll() is None:
+            self._process.kill()
+        self.end()
+
+    async def _exactly(self, size: int) -> bytes:
+        loop = asyncio.get_running_loop()
+        if len(self._buffer) < size:
+            pieces, have = [self._buffer], len(self._buffer)
+            self._buffer = b""
+            while have < size:
+                piece = await loop.sock_recv(self._socket, _PIECE)
+                if not piece:
+                    raise ConnectionError("closed")
+                pieces.append(piece)
+                have += len(piece)
+            self._buffer = b"".join(pieces)
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+
+def _libraries() -> str:
+    """The folder that the Starlark library lies in. It is never loaded into this process."""
+    found = importlib.util.find_spec("starlark")
+    if found is None or not found.origin:
+        raise ConfigError(
+            "scripts need the library `starlark-pyo3`",
+            code="missing_extra",
+            hint="pip install 'ferrule[files]'",
+        )
+    return str(Path(found.origin).parent.parent)

@@ -1,0 +1,67 @@
+"""What is run, within which bounds, and how it can fail: the values around the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+
+Serve = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]
+"""`serve(name, positional, named)` answers a built-in (`fs.read`) with a JSON value, or raises ToolFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A text of Starlark and where it stands: `line` is that of its first line in `file`, so that errors name the file's lines."""
+
+    source: str
+    file: str
+    line: int = 1
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        text = f"{self.file}\0{self.line}\0{self.source}"
+        object.__setattr__(self, "digest", sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+    @property
+    def placed(self) -> str:
+        """The text with as many empty lines before it as it has lines above it in its file."""
+        return "\n" * (self.line - 1) + self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one call may use: wall-clock `seconds` (None: as long as its caller waits), `memory` and `result` in bytes."""
+
+    seconds: float | None = None
+    memory: int = 256 << 20
+    result: int = 4 << 20
+
+
+class ScriptFailed(ToolFailed):
+    """A script did not come to its value.
+
+    `reason`: `compile` (it cannot be read, recursion included), `fail` (it called `fail`), `error` (it went wrong), `builtin` (a
+    built-in failed), `timeout`, `memory`, `size` (a result or argument too large), `depth` (calls in calls, scripts in scripts), `ended` (its worker
+    was killed from outside).
+    """
+
+    def __init__(self, reason: str, message: str, error_type: ErrorType | None = None) -> None:
+        super().__init__(error_type or _TYPES.get(reason, ErrorType.INTERNAL_ERROR), message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.reason, self.message, self.error_type), self.__dict__)
+
+
+_TYPES = {
+    "compile": ErrorType.PARSE_ERROR,
+    "timeout": ErrorType.TIMEOUT,
+    "memory": ErrorType.LIMIT,
+    "size": ErrorType.LIMIT,
+    "depth": ErrorType.LIMIT,
+}

@@ -1,0 +1,239 @@
+"""A tool as a file: Markdown whose front matter holds parameters and a Starlark script, and whose text is the description.
+
+    ---
+    parameters:
+      command: { type: string, required: true }
+    script: |
+      def run(args):
+          return exec.run("bash", ["-lc", args["command"]], 15000)
+    timeout_ms: 30000
+    ---
+    Run a shell command.
+
+Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`, `examples` and `tests` are ours. Keys that
+mean nothing are warnings. `async` is kept and does nothing yet. The same keys, with `name` and `description`, make a tool inline.
+
+A script that uses `http` or `delegate` and says no `side_effect` is `external`, so that a person is asked: these reach the
+world without another tool's gate. All else that a script does goes through tools that have their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ferrule.core.errors import ConfigError
+from ferrule.store.yaml_tree import Node
+from ferrule.tools.definition import Risk, SideEffect
+from ferrule.tools.names import check_name
+
+from .front_matter import (
+    Warned,
+    choice_of,
+    field,
+    parse_document,
+    plain,
+    text_of,
+    texts_of,
+    truth_of,
+    unknown_keys,
+)
+from .parameters import parse_parameters
+from .starlark.script import Script
+from .web.domains import Domains
+
+KEYS = (
+    "parameters", "script", "timeout_ms", "async", "strict", "side_effect", "risk", "network", "examples", "tests",
+)  # fmt: skip
+INLINE_KEYS = ("name", "description", *KEYS)
+_REACHES_OUT = re.compile(r"\b(http\s*\.|delegate\s*\()")
+_RUN = re.compile(r"^(def[ \t]+run[ \t]*\(|run[ \t]*=)", re.MULTILINE)
+_BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One entry of `tests`: with these arguments, and built-ins that answer so, `run` returns or fails so."""
+
+    where: str
+    arguments: Mapping[str, Any]
+    answers: Mapping[str, Any]
+    returns: Any = None
+    fails: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFile:
+    """A tool as it was written.
+
+    `script` None: its handler comes from a program. `timeout_ms` 0: no bound of its own, so that the engine's holds
+    (`engine.shell.DEFAULT_TIMEOUT` for one attempt). `schema` is that of the arguments; `domains` None: what the run may reach.
+    """
+
+    name: str
+    description: str
+    file: str
+    schema: Mapping[str, Any]
+    script: Script | None
+    timeout_ms: int
+    side_effect: SideEffect
+    risk: Risk | None
+    strict: bool = False
+    is_async: bool = False
+    domains: Domains | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
+    cases: tuple[Case, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+
+
+def parse_tool(data: bytes, file: str) -> ToolFile:
+    """The tool of a file; `file` is its name as people see it. Raises ConfigError with file, line and column."""
+    document = parse_document(data, file)
+    name = file.rpartition("/")[2].removesuffix(".md")
+    return _tool(name, document.body or name, document.fields, data, KEYS)
+
+
+def parse_inline(node: Node, data: bytes) -> ToolFile:
+    """A tool within another file, from a mapping with `name` and `description`; `data` is the whole file."""
+    if node.pairs is None:
+        raise node.error("a tool must be a mapping", hint="write `- name: my_tool`, and its keys below")
+    name = text_of(node, "name")
+    if not name:
+        raise node.error("a tool without a name", hint="give it a `name`")
+    return _tool(name, text_of(node, "description") or name, node, data, INLINE_KEYS)
+
+
+def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str, ...]) -> ToolFile:
+    try:
+        check_name(name)
+    except ConfigError as error:
+        raise node.error(error.detail, hint=error.hint) from None
+    strict = truth_of(node, "strict")
+    schema, warned = parse_parameters(field(node, "parameters"), strict=strict)
+    script = _script(node, data)
+    warned += unknown_keys(node, known, "a tool")
+    warned += _suspicions(node, script)
+    risk = choice_of(node, "risk", tuple(map(str, Risk)))
+    return ToolFile(
+        name=name,
+        description=description,
+        file=node.file,
+        schema=schema,
+        script=script,
+        timeout_ms=_timeout(node, name),
+        side_effect=_side_effect(node, script),
+        risk=Risk(risk) if risk else None,
+        strict=strict,
+        is_async=truth_of(node, "async"),
+        domains=_domains(node),
+        examples=_examples(node),
+        cases=_cases(node),
+        warnings=tuple(warned),
+    )
+
+
+def _script(node: Node, data: bytes) -> Script | None:
+    source = text_of(node, "script")
+    found = field(node, "script")
+    if found is None or not source.strip():
+        return None
+    lines = data.split(b"\n")
+    opening = lines[found.line - 1] if found.line <= len(lines) else b""
+    # The text of a block scalar begins in the line after its `|`.
+    below = _BLOCK.match(opening.decode("utf-8", "replace")[found.column - 1 :]) is not None
+    return Script(source, found.file, found.line + below)
+
+
+def _suspicions(node: Node, script: Script | None) -> list[Warned]:
+    found: list[Warned] = []
+    if script is None:
+        found.append(
+            Warned(
+                node.where, "there is no `script`: the tool does nothing until a program gives it a handler"
+            )
+        )
+    elif not _RUN.search(script.source):
+        place = field(node, "script") or node
+        found.append(Warned(place.where, "the script defines no function `run(args)`"))
+    if truth_of(node, "async"):
+        place = field(node, "async") or node
+        found.append(Warned(place.where, "`async` is kept, but does nothing yet"))
+    return found
+
+
+def _timeout(node: Node, name: str) -> int:
+    found = field(node, "timeout_ms")
+    if found is None:
+        return 0
+    if type(found.value) is not int:
+        raise found.error(f"tool `{name}`: timeout_ms must be a whole number of milliseconds")
+    if found.value < 0:
+        raise found.error(f"tool `{name}`: timeout_ms must be >= 0", hint="0 means: no bound of its own")
+    return found.value
+
+
+def _side_effect(node: Node, script: Script | None) -> SideEffect:
+    said = choice_of(node, "side_effect", tuple(str(one) for one in SideEffect))
+    if said:
+        return SideEffect(said)
+    reaches = script is not None and _REACHES_OUT.search(script.source) is not None
+    return SideEffect.EXTERNAL if reaches else SideEffect.UNDECLARED
+
+
+def _domains(node: Node) -> Domains | None:
+    entries = texts_of(node, "network")
+    if entries is None:
+        return None
+    if not entries:
+        return Domains(((),))  # `network: []` means none; only leaving it out means: what the run may reach.
+    try:
+        return Domains.parse(entries)
+    except ConfigError as error:
+        place = field(node, "network") or node
+        raise place.error(error.detail, hint=error.hint) from None
+
+
+def _examples(node: Node) -> tuple[Mapping[str, Any], ...]:
+    """`{request, arguments}` each; a mapping without `arguments` is the arguments themselves."""
+    found: list[Mapping[str, Any]] = []
+    for item in _entries(node, "examples"):
+        given = plain(item)
+        arguments = given.get("arguments")
+        if not isinstance(arguments, dict):
+            given = {"arguments": given}
+        found.append({"request": str(given.get("request", "")), "arguments": given["arguments"]})
+    return tuple(found)
+
+
+def _cases(node: Node) -> tuple[Case, ...]:
+    cases: list[Case] = []
+    for item in _entries(node, "tests"):
+        if wrong := unknown_keys(item, ("arguments", "answers", "returns", "fails"), "a test"):
+            raise ConfigError(str(wrong[0]))
+        given: dict[str, Any] = plain(item)
+        if ("returns" in given) == ("fails" in given):
+            raise item.error("a test says either what `run` `returns` or the text it `fails` with")
+        fails = str(given["fails"]) if "fails" in given else None
+        arguments, answers = _mapping(item, "arguments"), _mapping(item, "answers")
+        cases.append(Case(item.where, arguments, answers, given.get("returns"), fails))
+    return tuple(cases)
+
+
+def _entries(node: Node, name: str) -> list[Node]:
+    found = field(node, name)
+    if found is None:
+        return []
+    if found.items is None or any(item.pairs is None for item in found.items):
+        raise found.error(f"`{name}` must be a list of mappings")
+    return found.items
+
+
+def _mapping(node: Node, name: str) -> dict[str, Any]:
+    found = field(node, name)
+    if found is None:
+        return {}
+    if found.pairs is None:
+        raise found.error(f"`{name}` must be a mapping")
+    return plain(found)

@@ -1,0 +1,1 @@
+"""`http.get` and `http.post` of scripts: which hosts they may reach, and how."""
