@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench docs readme eval clean
+.PHONY: help venv demo test lint types unit promises bench soak files docs readme eval clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -49,6 +49,12 @@ promises: $(READY) ## what is promised, what proves it, and what is put off
 
 bench: $(READY) ## what Ferrule itself costs
 	$(BIN)/python benchmarks/run.py
+
+soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
+	$(BIN)/python benchmarks/soak.py
+
+files: $(READY) ## tool files and scripts, 100,000 cases each
+	FERRULE_FILE_CASES=100000 $(BIN)/pytest tests/extend/test_front_matter.py tests/extend/test_starlark_properties.py
 
 docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_reference.py

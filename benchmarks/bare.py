@@ -1,4 +1,7 @@
-"""The yardstick: a tool loop written by hand over the same HTTP client, without gate, journal or checks."""
+"""The yardstick: a tool loop written by hand over the same HTTP client, without gate, journal or checks.
+
+It offers the same tools and says much the same beforehand, so that the server reads as much.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,24 @@ from typing import Any
 
 from ferrule.models.transport import Transport
 
-SPEC = {
-    "type": "function",
-    "function": {
-        "name": "peek",
-        "description": "Look at a number.",
-        "parameters": {"type": "object", "properties": {"n": {"type": "integer"}, "i": {"type": "integer"}}},
-    },
-}
+SYSTEM = "You are a careful assistant. Use the tools when you need facts or effects; do not invent what a tool could tell you."
+
+
+def spec(name: str) -> dict[str, Any]:
+    """A tool as the loop sends it."""
+    texts = (
+        {"text": {"type": "string", "default": ""}}
+        if name == "swallow"
+        else {"n": {"type": "integer", "default": 0}}
+    )
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Look at a number.",
+            "parameters": {"type": "object", "properties": {**texts, "i": {"type": "integer", "default": 0}}},
+        },
+    }
 
 
 HEADERS = {"content-type": "application/json"}
@@ -31,9 +44,13 @@ async def run(
     stream: bool = False,
 ) -> str:
     """One question to its answer; blocking tools of a round run in asyncio's default threads."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": prompt},
+    ]
+    specs = [spec(name) for name in tools]
     while True:
-        body = json.dumps({"model": "stub", "messages": messages, "tools": [SPEC], "stream": stream}).encode()
+        body = json.dumps({"model": "stub", "messages": messages, "tools": specs, "stream": stream}).encode()
         url = f"{base_url}/chat/completions"
         message = await (_streamed(transport, url, body) if stream else _whole(transport, url, body))
         messages.append(message)

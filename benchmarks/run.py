@@ -17,6 +17,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import commands
+
 HERE = Path(__file__).parent
 ROWS: list[tuple[str, str, str, str]] = []
 
@@ -32,10 +36,12 @@ def main() -> None:
     finally:
         stub.kill()
         stub.wait()
+    for figures in asyncio.run(commands.measured()):
+        row(*figures)
     entered()
-    width = [max(len(row[i]) for row in ROWS) for i in range(4)]
-    for row in ROWS:
-        print("  ".join(cell.ljust(size) for cell, size in zip(row, width, strict=True)).rstrip())
+    width = [max(len(cells[i]) for cells in ROWS) for i in range(4)]
+    for cells in ROWS:
+        print("  ".join(cell.ljust(size) for cell, size in zip(cells, width, strict=True)).rstrip())
 
 
 def row(name: str, value: str, beside: str = "", aim: str = "") -> None:
@@ -189,21 +195,24 @@ async def flat(base_url: str, folder: str) -> None:
 
     CPU, because the wall time also holds how long a core that had to wait for a slower server takes to wake.
     """
+    from ferrule.core.commands import AskModel
+
     session = agent(base_url, folder).session()
     spent: list[float] = []
     answered: list[float] = []
-    ask_model = session.driver._ask_model
+    steps = session.driver._STEPS
+    ask_model = steps[AskModel]
 
-    async def timed(command: Any) -> Any:
+    async def timed(driver: Any, command: Any) -> Any:
         if answered:
             spent.append(time.thread_time() - answered[-1])
-        outcome = await ask_model(command)
+        outcome = await ask_model(driver, command)
         answered.append(time.thread_time())
         return outcome
 
-    session.driver._ask_model = timed
+    session.driver._STEPS = {**steps, AskModel: timed}
     await session.run(json.dumps({"rounds": 400, "tool": "apeek"}))
-    session.close()
+    await session.close()
     early, late = statistics.median(spent[5:55]) * 1e6, statistics.median(spent[-50:]) * 1e6
     row(
         "400 rounds: CPU from answer to next question, us",
@@ -244,14 +253,19 @@ asyncio.run(main())
 
 def entered() -> None:
     """Package functions entered and files touched by a run with one call, counted by a profile hook."""
-    out = subprocess.run([sys.executable, "-c", ENTERED], capture_output=True, text=True, check=True)
-    first, files, later, later_files = out.stdout.split()
+    first, files, later, later_files = counted()
     row(
         "package functions entered by a one-call run; files",
         f"{later}; {later_files}",
         f"first run of a process {first}; {files}",
         "<= 60; 12",
     )
+
+
+def counted() -> list[int]:
+    """Functions and files of a process's first run, then of a later one."""
+    out = subprocess.run([sys.executable, "-c", ENTERED], capture_output=True, text=True, check=True)
+    return [int(number) for number in out.stdout.split()]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pastes what programs print into README.md: `python docs/make_readme.py [demo] [bench]` (both by default).
+"""Pastes what programs print into README.md: `python docs/make_readme.py [demo] [injection] [bench]` (all by default).
 
 Between `<!-- demo -->` and `<!-- /demo -->` goes the output of `examples/demo.py`, between `<!-- bench -->` and
 `<!-- /bench -->` that of `benchmarks/run.py`. No figure of the README is typed by hand. A program that fails leaves
@@ -21,6 +21,7 @@ README = ROOT / "README.md"
 SECONDS = 900
 PROGRAMS = {
     "demo": ("examples/demo.py", "It prints what the model did. On {machine}:"),
+    "injection": ("examples/injection.py", "It prints what was tried and what came of it. On {machine}:"),
     "bench": ("benchmarks/run.py", "On {machine}:"),
 }
 """Block to program and the line above its output."""

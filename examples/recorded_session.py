@@ -24,7 +24,7 @@ async def main(model: str | None, file: Path) -> None:
         await session.run("Roll a die with six sides.")
     except LimitReached as limit:
         print(limit)
-    session.close()
+    await session.close()
     # Another agent, perhaps in another process on another day, goes on with what the first one left.
     second = Agent(model or Scripted([says("It came up 3.")]), [roll], journal=file)
     session = second.resume(session.id)

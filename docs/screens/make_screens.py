@@ -33,7 +33,7 @@ PROMPT, QUESTION = "›", "allow? [1-4]"
 FILES = {
     "lighthouse/log.md": "# Log\n\n- Monday: calm, lamp lit at 21:04\n- Tuesday: fog, horn every minute\n",
     "lighthouse/supplies.md": "# Supplies\n\n- oil: 3 barrels\n- wicks: 12\n- bread: 2 loaves\n",
-    "lighthouse/wind.sh": "#!/bin/sh\ntouch ../measuring\nexec sleep 600\n",
+    "lighthouse/wind.sh": "#!/bin/sh\ntouch measuring\nexec sleep 600\n",
 }
 
 
@@ -253,12 +253,13 @@ def _deny_and_cancel(stage: Stage, hour: Hour) -> None:
     stage.type("Measure the wind.")
     stage.question()
     stage.type("1")
-    measuring = hour.folder / "measuring"
+    measuring = hour.folder / "lighthouse/measuring"
     stage.until(measuring.exists, "the running command")
     stage.press("C-c")
     stage.question(2)
     stage.press("C-c")
     stage.wait("turn stopped")
+    measuring.unlink()
     stage.settled("Measure the wind.")
     stage.type("Are you there?")
     stage.settled("I am still here.")

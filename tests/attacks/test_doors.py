@@ -37,7 +37,7 @@ from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.store.journal import SqliteJournal
 from ferrule.store.settings import load_settings
 from ferrule.testing.fakes import RecordingApprover
-from ferrule.toolkits.shell import CommandPolicy
+from ferrule.toolkits.commands import CommandPolicy
 
 pytestmark = pytest.mark.skipif(GIT is None, reason="there is no git on the PATH")
 
@@ -53,7 +53,7 @@ def agent(world: World, model: Any = None, **options: Any) -> Agent:
         workspace=world.root,
         journal=SqliteJournal(":memory:"),
         approver=given.pop("approver", None) or RecordingApprover(["once"]),
-        resources=[CommandPolicy(shell_allowed=True)],
+        resources=[CommandPolicy(shell_allowed=True, on_gap="off")],
         limits=Limits(max_rounds=100_000, max_calls_per_round=50),
         **given,
     )
@@ -101,13 +101,13 @@ class Watcher:
         self._asked += len(asked)
         return [text for one in asked for text in (one.preview, one.reason, str(one.offers))]
 
-    def conclude(self) -> None:
+    async def conclude(self) -> None:
         """The whole of it: the history, the journal, every entry of the disk."""
         history = self.session.driver.machine.history
         paired(history)
         said = [record.body for record in self.journal.records(self.session.id)] if self.calls else []
         self.harm += self.world.unharmed(*said, *map(str, history), readable="/", look=True)
-        self.session.close()
+        await self.session.close()
         assert self.harm == [], "\n".join(self.harm[:20])
 
 
@@ -145,7 +145,7 @@ async def test_no_path_through_any_parameter_reaches_anything_even_if_all_is_all
     watcher = Watcher(world, ours, ours.session())
     for attack in attacks(tool, world):
         watcher.look(attack, await watcher.session.call(tool.full_name, **attack.arguments))
-    watcher.conclude()
+    await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.previews-show-nothing")
@@ -159,7 +159,7 @@ async def test_no_preview_shows_what_may_not_be_read_and_a_yes_does_not_open_it(
         if attack.row.kind not in ("reserved", "secret", "malformed"):
             watcher.look(attack, await watcher.session.call(tool.full_name, **attack.arguments))
     assert watcher.approver.requests, "nobody was asked: this proves nothing"
-    watcher.conclude()
+    await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.paths-through-every-parameter")
@@ -174,7 +174,7 @@ async def test_differences_and_histories_without_a_path_show_no_secret_either(wo
     ):  # fmt: skip
         arguments = {"subcommand": subcommand, "args": given}
         watcher.look(Attack(row, tool, arguments, ""), await watcher.session.call(tool.name, **arguments))
-    watcher.conclude()
+    await watcher.conclude()
 
 
 # ---- commands that name a path
@@ -215,7 +215,7 @@ async def test_a_command_that_names_an_untouchable_path_is_refused_before_anythi
             watcher.look(
                 Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
             )
-    watcher.conclude()
+    await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.commands-not-seen-from-text")
@@ -236,7 +236,7 @@ async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world:
                 Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
             )
     assert allowed > 100, "the text has become enough: move these rows to the test above"
-    watcher.conclude()
+    await watcher.conclude()
 
 
 class Nobody:
@@ -330,7 +330,7 @@ async def test_a_models_native_call_reaches_nothing(world: World) -> None:
     for attack in tried:
         await door.make(attack, calls((attack.tool.name, attack.arguments)))
     assert door.made == len(tried) >= 243 * 4 + 147 * 2
-    door.watcher.conclude()
+    await door.watcher.conclude()
 
 
 @pytest.mark.proves("attacks.every-door")
@@ -340,7 +340,7 @@ async def test_a_call_written_as_prose_reaches_nothing(world: World) -> None:
     for index, attack in enumerate(tried):
         await door.make(attack, says(prose(index, attack)))
     assert door.made > 0.9 * len(tried), "most of this was not read as calls: it proves little"
-    door.watcher.conclude()
+    await door.watcher.conclude()
 
 
 @pytest.mark.proves("attacks.every-door")
@@ -352,7 +352,7 @@ async def test_a_backticked_command_or_a_tagged_block_reaches_nothing(world: Wor
     for index, attack in enumerate(tried):
         await door.make(attack, says(command(index, attack)))
     assert door.made > 0.8 * len(tried), "most of this was not read as calls: it proves little"
-    door.watcher.conclude()
+    await door.watcher.conclude()
 
 
 # ---- (e), (f) the chat's slash commands and `ferrule tools call`
@@ -400,7 +400,7 @@ async def test_a_slash_command_reaches_nothing(world: World, capsys: pytest.Capt
                 await slash.carry_out(chat, world.text(row.path))
             shown = capsys.readouterr()
             watcher.harm += world.unharmed(shown.out, shown.err, readable="/" if name == "git" else "-")
-    watcher.conclude()
+    await watcher.conclude()
 
 
 def result_of(record: Record) -> Result | None:
@@ -470,7 +470,7 @@ async def test_a_command_that_names_what_is_off_limits_is_refused_even_if_all_is
             wanted = "refused" if index < 2 else ""
             result = await watcher.session.call(tool.name, **arguments)
             watcher.look(Attack(row, tool, arguments, wanted), result)
-    watcher.conclude()
+    await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.commands-need-a-person")
@@ -490,7 +490,7 @@ async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_
         assert ours.gate.decide(tool, arguments).verdict == "allow", (
             f"{name}: the text is enough now, move the row"
         )
-    watcher.conclude()
+    await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.commands-need-a-person")
@@ -504,7 +504,7 @@ async def test_without_rules_every_command_needs_a_person(world: World) -> None:
         watcher.look(
             Attack(row, tool, arguments, "refused"), await watcher.session.call(tool.name, **arguments)
         )
-    watcher.conclude()
+    await watcher.conclude()
 
 
 @pytest.mark.proves("attacks.commands-from-text")
@@ -525,7 +525,7 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
             door.watcher.harm += world.unharmed(shown.out, shown.err)
             records = door.watcher.records()
             assert not any(isinstance(record.event, CallStarted) for record in records), row.id
-    door.watcher.conclude()
+    await door.watcher.conclude()
 
 
 # ---- the tables themselves

@@ -25,11 +25,13 @@ LAYERS = [
 """Each knows only what stands before it. Siblings of one line do not know each other."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-ROOT_FILES = {"", "_version", "__main__"}
+ROOT_FILES = {"", "_version", "__main__", "command"}
+"""Modules beside the layers: what programs import. They may import anything, and no layer imports them."""
 
 HEAVY = {
     "pydantic": {"tools.modelled"},
-    "jsonschema_rs": {"tools.define", "models.ways"},
+    "jsonschema_rs": {"tools.define", "models.ways", "extend.hooks"},
+    "starlark": {"extend.starlark"},
     "jiter": {"models"},
     "yaml": {"store", "extend", "guard", "faces", "models"},
     "platformdirs": {"store.paths"},

@@ -115,4 +115,11 @@ def test_places_for_later_are_counted() -> None:
 
 
 def test_the_sources_are_all_there() -> None:
-    assert {path.stem for path in SOURCES} == {"harvey", "local_harness", "design", "acceptance", "defects"}
+    assert {path.stem for path in SOURCES} == {
+        "harvey",
+        "local_harness",
+        "llm_tools",
+        "design",
+        "acceptance",
+        "defects",
+    }

@@ -17,18 +17,20 @@ from ferrule.guard.gate import Gate, select_mode
 from ferrule.guard.grants import Grants
 from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.safe_mode import SafeMode
+from ferrule.guard.sandbox.policy import Policy
 from ferrule.guard.workspace import Workspace
 from ferrule.models.registry import resolve
 from ferrule.models.wire import ModelOptions, Wire
 from ferrule.store import paths
 from ferrule.store.journal import SqliteJournal
 from ferrule.store.settings import ForModel, Settings, load_settings
-from ferrule.toolkits import browse, clock, files, git, search, shell, tasks
-from ferrule.toolkits.shell import CommandPolicy
+from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
+from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
 
 from .approve import TerminalApprover
 from .options import SETTING_OPTIONS
+from .sandbox_report import policy_of
 from .terminal import Terminal
 from .typing_in import read_line
 
@@ -63,7 +65,7 @@ class Assembly:
             raise
         mine = self.settings.for_model(name)
         try:
-            await self.agent.close()
+            await self.agent.disconnect()
         finally:
             self.agent.change_model(wire, options=_model_options(mine), way=_way(mine))
             session.driver.reopen()
@@ -72,7 +74,7 @@ class Assembly:
     async def close(self, session: Session | None = None, *, strict: bool = True) -> None:
         """Give everything back. With `strict=False` an error on the way is said and not raised: another one counts."""
         if session is not None:
-            session.close()
+            await session.close()
         try:
             await self.agent.close()
         except FerruleError as error:
@@ -119,7 +121,7 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         results=mine.results,
         options=_model_options(mine),
         user=person(),
-        resources=[_commands(settings)],
+        resources=[_commands(settings, mine, policy_of(settings, workspace.root, workspace.names))],
         interruptible=interruptible,
         connect=lambda name: wire_of(settings, name),
     )
@@ -171,18 +173,21 @@ def _safe_mode(settings: Settings) -> SafeMode:
     return SafeMode(settings["commands.safe_mode"], tuple(settings["commands.allowed_commands"]), permissions)
 
 
-def _commands(settings: Settings) -> CommandPolicy:
+def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPolicy:
     return CommandPolicy(
         shell_allowed=settings["commands.shell"],
         safe_mode=_safe_mode(settings),
         allow_env=tuple(settings["env.allow"]),
         timeout=int(settings["commands.run_timeout"]),
+        result_bytes=mine.limits.max_output_bytes,
+        confine=confine,
+        on_gap=settings["sandbox.mode"],
     )
 
 
 def _catalog(settings: Settings, mine: ForModel) -> tuple[Catalog, list[str]]:
     """The tools of this run, and a sentence for each name in the settings that names none."""
-    kits = (files, browse, search, shell, git, tasks, clock)
+    kits = (files, browse, search, commands, git, tasks, clock)
     everything = Catalog(tool for kit in kits for tool in kit.TOOLS)
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
     unknown = [_no_tool(everything, name) for name in (*(allowed or ()), *denied) if name not in everything]

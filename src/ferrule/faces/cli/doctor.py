@@ -7,35 +7,45 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
+from ferrule.core.errors import FerruleError
+from ferrule.guard.sandbox.policy import Aspect
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report. `level` is `ok`, `note` (works, with less) or `bad` (does not work)."""
-
-    name: str
-    level: str
-    detail: str
+from .findings import Finding
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def doctor(as_json: bool) -> int:
-    """Say what this machine can do and what is missing. Exit code 1 if something needed is broken."""
-    findings = [check() for check in CHECKS]
+@click.option(
+    "--require",
+    multiple=True,
+    type=click.Choice([str(aspect) for aspect in Aspect]),
+    help="Fail unless commands are held in this way too. Repeatable.",
+)
+def doctor(as_json: bool, require: tuple[str, ...]) -> int:
+    """Say what this machine can do and what is missing. Exit code 1 if something needed is broken.
+
+    With `--require`, exit code 7 if commands cannot be held in the ways that are named.
+    """
+    findings = [finding for check in CHECKS for finding in _several(check())]
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], indent=2))
     else:
         for finding in findings:
             mark = {"ok": "✓", "note": "·", "bad": "✗"}[finding.level]
-            click.echo(f"{mark} {finding.name:16} {finding.detail}")
+            click.echo(f"{mark} {finding.name:20} {finding.detail}")
+    _check_required(require)
     return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+def _several(found: Finding | Iterable[Finding]) -> Iterable[Finding]:
+    return [found] if isinstance(found, Finding) else found
 
 
 def _system() -> Finding:
@@ -97,16 +107,30 @@ def _terminal() -> Finding:
     return Finding("terminal", "ok", "chat can run")
 
 
-def _confinement() -> Finding:
-    return Finding(
-        "commands",
-        "note",
-        "child processes are not confined by the kernel: rules decide which commands start, and ask; "
-        "what an allowed program does is not limited",
-    )
+def _sandbox() -> Iterable[Finding]:
+    from ferrule.guard.sandbox.probes import probe
+    from ferrule.store.settings import load_settings
+
+    from .sandbox_report import policy_of, report
+
+    try:
+        settings = load_settings()
+        return list(report(policy_of(settings), probe(), settings["sandbox.mode"]))
+    except FerruleError as error:
+        return [Finding("settings", "bad", f"{error.detail}; commands cannot run")]
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
-    _system, _state, _beneath, _search, _git, _model, _terminal, _confinement,
+def _check_required(require: tuple[str, ...]) -> None:
+    """Raises SandboxGap if commands cannot be held in these ways."""
+    from ferrule.guard.sandbox.policy import Policy
+    from ferrule.guard.sandbox.probes import probe
+    from ferrule.guard.sandbox.rungs import choose
+
+    if require:
+        choose(Policy(Path.cwd(), require=frozenset(map(Aspect, require))), probe())
+
+
+CHECKS: tuple[Callable[[], Finding | Iterable[Finding]], ...] = (
+    _system, _state, _beneath, _search, _git, _model, _terminal, _sandbox,
 )  # fmt: skip
 """In the order they are shown."""

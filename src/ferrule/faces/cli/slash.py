@@ -132,7 +132,7 @@ async def _another(chat: Chat, wanted: str) -> None:
     other = chat.assembly.agent.resume(found.session)
     other.driver.approver = chat.session.driver.approver
     chat.session.driver.log.observer = None
-    chat.session.close()
+    await chat.session.close()
     chat.session = other
     other.driver.log.observer = chat.show
     chat.assembly.terminal.say(f"now in {other.id[:12]}: {found.question}")

@@ -98,7 +98,7 @@ async def _called(assembly: Assembly, tool: Tool, values: dict[str, Any]) -> Res
     try:
         return await session.call(tool.full_name, **values)
     finally:
-        session.close()
+        await session.close()
         assembly.agent.journal.close()
 
 

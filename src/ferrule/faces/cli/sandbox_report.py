@@ -1,0 +1,80 @@
+"""The sandbox as the settings ask for it and as this machine holds it, for the doctor.
+
+The first finding is the way commands are held; then one for each aspect: `sandbox.<aspect>`, whose detail begins
+with `yes`, `partly` or `no` and says by what. What is said is what `choose` decides by, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ferrule.guard.reserved import DEFAULT, Names
+from ferrule.guard.sandbox.gap import Mode, SandboxGap
+from ferrule.guard.sandbox.policy import Aspect, Bounds, Holds, Policy
+from ferrule.guard.sandbox.probes import Probes
+from ferrule.guard.sandbox.rungs import Rung, choose
+from ferrule.store.settings import Settings
+
+from .findings import Finding
+
+MIB = 1024 * 1024
+
+
+def policy_of(settings: Settings, root: Path | None = None, names: Names = DEFAULT) -> Policy:
+    """What the settings say about commands. `root` is the workspace without links in its path."""
+    return Policy(
+        root=root or Path(settings.workspace).resolve(),
+        names=names,
+        readable=tuple(str(Path(one).expanduser().absolute()) for one in settings["sandbox.readable"]),
+        writable=tuple(str(Path(one).expanduser().absolute()) for one in settings["sandbox.writable"]),
+        network=tuple(settings["sandbox.network"]),
+        bounds=Bounds(
+            settings["sandbox.memory"] * MIB,
+            settings["sandbox.processes"],
+            settings["sandbox.file_size"] * MIB,
+        ),
+        require=frozenset(Aspect(one) for one in settings["sandbox.require"]),
+    )
+
+
+def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
+    """What holds commands under this policy here, aspect by aspect."""
+    if mode == "off":
+        yield Finding(
+            "sandbox", "note", "switched off (`sandbox.mode: off`): commands run with all the rights you have"
+        )
+        return
+    try:
+        rung = choose(policy, probes)
+    except SandboxGap as gap:
+        rung = gap.rung
+        yield _gap(gap, mode)
+    else:
+        yield Finding("sandbox", "ok", f"commands are held by: {rung.name}")
+    yield from _aspects(rung, policy)
+    if rung.name == "namespaces" and probes.overlay:
+        yield Finding(
+            "sandbox.preview", "ok", "yes: a command can be tried on a copy-on-write view (overlayfs)"
+        )
+    else:
+        why = probes.why.get("overlay", "it needs the rung `namespaces`")
+        yield Finding("sandbox.preview", "note", f"no: changes cannot be shown before they are made ({why})")
+
+
+def _gap(gap: SandboxGap, mode: Mode) -> Finding:
+    missing = ", ".join(str(one.aspect) for one in gap.missing)
+    then = "you are asked once, and where nobody can be asked commands are refused"
+    if mode == "required":
+        then = "commands are refused"
+    steps = f"; to change it: {gap.hint}" if gap.hint else ""
+    said = f"not held as required (`{gap.rung.name}`), missing: {missing}; {then}{steps}"
+    return Finding("sandbox", "bad" if mode == "required" else "note", said)
+
+
+def _aspects(rung: Rung, policy: Policy) -> Iterator[Finding]:
+    for aspect in Aspect:
+        holds = rung.applied.holds.get(aspect, Holds.NO)
+        by = rung.applied.how.get(aspect, "")
+        wanted = "" if holds is Holds.YES or aspect in policy.require else " (not required)"
+        yield Finding(f"sandbox.{aspect}", "ok" if holds is Holds.YES else "note", f"{holds}{wanted}: {by}")

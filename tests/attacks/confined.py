@@ -1,0 +1,71 @@
+"""A sandbox for tests that are not async: its event loop runs in a thread, so that one sandbox serves a whole table."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ferrule.guard.environment import child_environment
+from ferrule.guard.sandbox.command import Capture, Command, Ended
+from ferrule.guard.sandbox.policy import Policy
+from ferrule.guard.sandbox.sandbox import Sandbox
+
+T = TypeVar("T")
+
+
+class Confined:
+    """Runs shell texts in `root` under a policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.root = policy.root
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="confined")
+        self._thread.start()
+        self.sandbox = self._do(self._make(policy))
+
+    async def _make(self, policy: Policy) -> Sandbox:
+        return Sandbox(policy)
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=180)
+
+    def run(
+        self, text: str, *, timeout: float = 20, home: Path | None = None, **more: str
+    ) -> tuple[Ended, bytes]:
+        """How it ended and what it printed, both outputs together."""
+        return self._do(self._run(text, timeout, home, more))
+
+    async def _run(
+        self, text: str, timeout: float, home: Path | None, more: dict[str, str]
+    ) -> tuple[Ended, bytes]:
+        kept = Capture(1 << 20, 1 << 20)
+        variables = {**os.environ, **({"HOME": str(home)} if home else {})}
+        environment = child_environment(variables, overrides={"PWD": str(self.root), **more}).values
+        directory = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        bash = shutil.which("bash")
+        assert bash is not None
+        try:
+            ended = await self.sandbox.run(
+                Command(
+                    ("bash", "--noprofile", "--norc", "-c", text),
+                    bash,
+                    directory,
+                    environment,
+                    kept,
+                    timeout=timeout,
+                )
+            )
+        finally:
+            os.close(directory)
+        return ended, kept.text().encode("utf-8", "surrogateescape")
+
+    def close(self) -> None:
+        self._do(self.sandbox.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

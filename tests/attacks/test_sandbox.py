@@ -1,0 +1,60 @@
+"""Commands that nobody checked, run by a real shell inside the sandbox: the kernel refuses what they are after.
+
+No text rule, no gate and no approval stands before them: whatever they do not achieve here, the sandbox prevented. That each
+would do its harm without it is shown in `test_sandbox_control.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from confined import Confined
+from sandbox_rows import ATTACKS, Attack
+from sandbox_world import World
+
+from ferrule.guard.sandbox.policy import Bounds, Policy
+from ferrule.guard.sandbox.probes import probe
+from ferrule.guard.sandbox.rungs import choose
+
+pytestmark = pytest.mark.skipif(
+    not probe().user_namespaces, reason="no user namespaces: nothing to attack on this rung"
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    # Not below /tmp: that is a folder of its own inside the sandbox.
+    built = World(Path(tempfile.mkdtemp(prefix="ferrule-attacks-", dir=Path.home())))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def confined(world: World) -> Iterator[Confined]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(world.home))
+        patch.setenv("DEPLOY_TOKEN", world.canary().strip())
+        built = Confined(Policy(world.root, bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28)))
+        yield built
+        built.close()
+
+
+@pytest.mark.proves("sandbox.attacks.nothing-reached")
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def test_nothing_is_reached(world: World, confined: Confined, attack: Attack) -> None:
+    ended, shown = confined.run(world.text(attack.script), home=world.home)
+    assert not world.harm(shown), (ended, shown.decode(errors="replace")[-800:])
+    assert not ended.alive
+
+
+def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
+    assert len(ATTACKS) >= 300
+    assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
+    assert choose(Policy(Path("/")), probe()).name == "namespaces"
