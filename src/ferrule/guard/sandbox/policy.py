@@ -56,7 +56,7 @@ MUST = ALL - {Aspect.MEMORY, Aspect.PROCESSES}
 class Bounds:
     """Sizes in bytes, counts of processes. None: no bound.
 
-    `memory` and `processes` hold for a command and all it starts where the machine offers that, for each
+    `memory` and `processes` hold for all commands of a session together where the machine offers that, for each
     process elsewhere; the report says which.
     """
 

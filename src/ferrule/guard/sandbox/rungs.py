@@ -110,7 +110,7 @@ def _mediated(probes: Probes) -> tuple[Holds, str]:
 
 def _memory(probes: Probes) -> tuple[Holds, str]:
     if probes.cgroup:
-        return YES, f"cgroup {probes.cgroup}, for all of a command's processes together"
+        return YES, f"cgroup {probes.cgroup}, for all processes of a session's commands together"
     return PARTLY, "RLIMIT_DATA, for each process"
 
 
