@@ -541,11 +541,14 @@ _MACHINE: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+_LUCK = "whether it wins the race is luck"
+
+
 def rows() -> tuple[Attack, ...]:
     """The whole table. Ids are unique."""
     found = [*_reads(), *_writes()]
     found += [Attack(f"read-{i}", "read", s, _NO_CONTROL_READS.get(i, "")) for i, s in _READS_OF_ITS_OWN]
-    found += [Attack(f"create-{i}", "create", s) for i, s in _CREATES]
+    found += [Attack(f"create-{i}", "create", s, _LUCK if i.endswith("-race") else "") for i, s in _CREATES]
     found += [Attack(f"write-{i}", "write", s) for i, s in _WRITES_OF_ITS_OWN]
     found += [Attack(f"network-{i}", "network", s) for i, s in _NETWORK]
     depends = "what it would reach depends on the machine"

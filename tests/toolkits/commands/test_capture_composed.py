@@ -99,7 +99,9 @@ def test_a_composed_pipeline_does_the_same_with_and_without_a_copy(shell: str, t
             folder.mkdir()
         plan = plan_capture([shell, "-c", text], f"{folders[0]}/copy")
         if isinstance(plan, LeftAlone):
-            assert (plan.reason, text.endswith(" >out")) == ("`grep` writes into a file", True)
+            # What the parser nests in a way that is not surely understood may be left alone, and nothing else.
+            if plan.reason != "where its pipes stand is not plain":
+                assert (plan.reason, text.endswith(" >out")) == ("`grep` writes into a file", True)
             return
         assert outcome(list(plan.command), folders[2]) == outcome([shell, "-c", text], folders[1])
         record = finish_capture(plan)
