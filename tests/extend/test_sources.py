@@ -133,8 +133,6 @@ def test_warnings_of_the_tools_that_hold_are_gathered() -> None:
 def test_tools_with_scripts_come_with_what_scripts_read_files_with() -> None:
     names = [tool.name for tool in load({".harness/tools/t.md": tool_file()}).make(World())]
     assert names == ["t", "read_text", "stat_path"]
-    own = load({".harness/tools/stat_path.md": tool_file()}).make(World())
-    assert [tool.name for tool in own] == ["stat_path", "read_text"]
     assert load({}).make(World()) == ()
 
 

@@ -25,7 +25,7 @@ from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
 from ferrule.store.journal import Journal, SqliteJournal
 from ferrule.store.paths import journal as journal_file
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import Loading, Tool
 
 from .asking import CurrentApprover
 from .clock import Clock, SystemClock
@@ -282,7 +282,9 @@ class Agent:
                     tool.full_name, names[tool.full_name], tool.description, tool.schema_json(), tool.examples
                 )
                 for tool in self.catalog
-                if not gate.hidden(tool.full_name) and tool.scopes <= self._scopes
+                if tool.loading is Loading.ALWAYS
+                and tool.scopes <= self._scopes
+                and not gate.hidden(tool.full_name)
             )
             self._specs = (gate, version, specs)
         return self._specs[2]

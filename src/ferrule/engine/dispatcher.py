@@ -26,7 +26,7 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.guard.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
-from ferrule.tools.definition import SideEffect, Tool
+from ferrule.tools.definition import Loading, SideEffect, Tool
 
 from . import shell
 from .bounds import bound
@@ -129,7 +129,8 @@ class Dispatcher:
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
     def _usable(self, tool: Tool) -> bool:
-        return tool.scopes <= self._scopes and not self.gate.hidden(tool)
+        shown = tool.loading is not Loading.INTERNAL
+        return shown and tool.scopes <= self._scopes and not self.gate.hidden(tool)
 
     def _refuse(
         self, call: Call, error: ErrorType, message: str, decision: Decision | None = None

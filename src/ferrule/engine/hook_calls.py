@@ -53,7 +53,7 @@ class CallHook:
             return None
         payload = ToolPost(
             result.call_id,
-            tool.full_name,
+            tool.known_as,
             result.success,
             result.data,
             str(result.error_type),

@@ -153,7 +153,7 @@ class ToolPre(Payload):
         found = (tuple(touched[kind]) for kind in ("read", "write", "command", "url"))
         arguments = json_value(dict(values))
         return ToolPre(
-            call_id, tool.full_name, arguments, str(tool.side_effect), str(tool.risk), *found, tool=tool
+            call_id, tool.known_as, arguments, str(tool.side_effect), str(tool.risk), *found, tool=tool
         )
 
     def as_dict(self) -> dict[str, Any]:

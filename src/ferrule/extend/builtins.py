@@ -39,6 +39,7 @@ from ferrule.core.calls import ErrorType, Result, compact
 from ferrule.core.errors import ToolFailed
 from ferrule.guard.environment import child_environment
 from ferrule.tools.context import Context
+from ferrule.tools.definition import OWN
 
 from .companions import PIECE
 from .web.domains import Domains
@@ -68,6 +69,8 @@ class World:
     delegate: Delegate | None = None
     meta: Meta | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    taken: frozenset[str] = frozenset()
+    """Names of tools that ship and had to give them to tools of files: the built-ins go on using those that ship."""
 
 
 class Builtins:
@@ -99,8 +102,11 @@ class Builtins:
         return await self._context.call(tool, dict(arguments))
 
     async def _value(self, tool: str, /, **arguments: Any) -> Any:
-        """The value of another tool, through the gate. Raises ToolFailed with its error."""
-        return _data(await self._result(tool, arguments), tool)
+        """The value of a tool that ships, through the gate. Raises ToolFailed with its error."""
+        return _data(await self._shipped(tool, arguments), tool)
+
+    async def _shipped(self, tool: str, arguments: Mapping[str, Any]) -> Result:
+        return await self._result(f"{OWN}::{tool}" if tool in self._world.taken else tool, arguments)
 
     # ---- exec
 
@@ -129,11 +135,11 @@ class Builtins:
             "milliseconds": {"timeout_ms": max(1, timeout_ms)},
         }
         given = {"command": argv, "cwd": folder or "."}
-        result = await self._result("run_command", given | timed[form])
+        result = await self._shipped("run_command", given | timed[form])
         if form == "seconds" and _wrong_form(result):
             # Refused before anything happened: it is the other form. It stays so for the session.
             self._context.memory["extend.run_command"] = "milliseconds"
-            result = await self._result("run_command", given | timed["milliseconds"])
+            result = await self._shipped("run_command", given | timed["milliseconds"])
         return result
 
     # ---- fs
@@ -143,7 +149,7 @@ class Builtins:
         offset: int | None = 0
         limit = PIECE
         while offset is not None:
-            result = await self._result("read_text", {"path": path, "offset": offset, "limit": limit})
+            result = await self._shipped("read_text", {"path": path, "offset": offset, "limit": limit})
             if result.success and result.partial and limit > 256:
                 limit //= 4  # Its characters are long, or this run's results are small.
                 continue
@@ -171,7 +177,7 @@ class Builtins:
         return await self.fs_write(path, before + content)
 
     async def fs_exists(self, path: str) -> bool:
-        result = await self._result("stat_path", {"path": path})
+        result = await self._shipped("stat_path", {"path": path})
         if result.error_type is ErrorType.NOT_FOUND and "there is no tool" not in (
             result.error_message or ""
         ):

@@ -6,6 +6,7 @@ An agent that has tools from files needs them in its catalog (`sources.Loaded.to
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
@@ -14,7 +15,7 @@ from ferrule.guard.entry import Entry
 from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import READS, Tool
+from ferrule.tools.definition import READS, Loading, Tool
 
 PIECE = 40_000
 """Characters that one call returns at the most. In most files that is less than a result may hold."""
@@ -65,4 +66,6 @@ def _facts(entry: Entry) -> dict[str, Any]:
     }
 
 
-COMPANIONS: tuple[Tool, ...] = (read_text, stat_path)
+COMPANIONS: tuple[Tool, ...] = tuple(
+    replace(made, loading=Loading.INTERNAL) for made in (read_text, stat_path)
+)

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.store.trust import Change, State, Trust
 from ferrule.store.yaml_tree import Node, parse_yaml
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import OWN, Loading, Tool
 
 from .builtins import World
 from .companions import COMPANIONS
@@ -85,13 +85,26 @@ class Loaded:
     warnings: tuple[Warned, ...] = ()
     changes: tuple[Change, ...] = ()
 
-    def make(self, world: World, *, pool: Pool | None = None) -> tuple[Tool, ...]:
-        """The tools for a catalog, with those that scripts read files with. Raises ConfigError naming the file."""
-        if not self.tools:
-            return ()
-        made = [make_tool(file, world, pool=pool) for file in self.tools]
-        names = {tool.name for tool in made}
-        return (*made, *(tool for tool in COMPANIONS if tool.name not in names))
+    def make(
+        self, world: World, *, shipped: Iterable[Tool] = (), pool: Pool | None = None
+    ) -> tuple[Tool, ...]:
+        """The tools for a catalog: these, those that ship, and those that scripts read files with.
+
+        Where a file and a tool that ships have one name the file holds. The other one stays for scripts (`exec.run` in a
+        `run_command.md` runs something), in a namespace of its own where the model does not see it, under the same gate.
+        Raises ConfigError naming the file.
+        """
+        beside = (*shipped, *(COMPANIONS if self.tools else ()))
+        taken = {file.name for file in self.tools} & {tool.full_name for tool in beside}
+        given = replace(world, taken=frozenset(taken))
+        return (
+            *(make_tool(file, given, pool=pool) for file in self.tools),
+            *(_moved(tool) if tool.full_name in taken else tool for tool in beside),
+        )
+
+
+def _moved(tool: Tool) -> Tool:
+    return replace(tool, namespace=OWN, loading=Loading.INTERNAL)
 
 
 def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:

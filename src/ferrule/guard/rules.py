@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ferrule.core.errors import ConfigError
+from ferrule.tools.definition import OWN
 
 from .hazards import INTERPRETERS, RUNNERS, SHELLS
 from .reserved import DEFAULT
@@ -181,11 +182,14 @@ class RuleSet:
 def names_tool(rule: Rule, full_name: str) -> bool:
     """True if a rule that is no family rule names this tool.
 
-    `mcp__srv` and `mcp__srv__tool` name the tools `srv__...` that Ferrule makes of a server's.
+    `mcp__srv` and `mcp__srv__tool` name the tools `srv__...` that Ferrule makes of a server's. A tool that had to give
+    its name to one of a file keeps the deny and ask rules for that name; what is allowed is the one that is seen.
     """
     pattern = rule.tool
     if pattern == full_name:
         return True
+    if rule.list != "allow" and full_name.startswith(f"{OWN}::"):
+        return _wild(pattern, full_name) or _wild(pattern, full_name.removeprefix(f"{OWN}::"))
     if pattern.startswith("mcp__"):
         name = full_name.removeprefix("mcp__")
         wanted = pattern[5:]

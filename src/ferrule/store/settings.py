@@ -68,6 +68,8 @@ class Settings:
     notices: tuple[str, ...] = ()
     workspace: Path = field(default_factory=Path.cwd)
     journal: Path = field(default_factory=paths.journal)
+    repository: Snapshot = Snapshot("", "absent", "")
+    """The workspace's own configuration as it was read once: what else takes effect of it is taken from here."""
 
     def __getitem__(self, key: str) -> Any:
         """The value of a key. Raises ConfigError for an unknown one."""
@@ -162,7 +164,8 @@ def load_settings(
     root = _workspace(workspace, user, from_environment, from_flags)
     merged.notices += notices
     merged.add("user", user, root=str(own_file.parent))
-    merged.add("project", _read_project(root, trust or Trust(), merged.notices))
+    repository = (trust or Trust()).look(root)
+    merged.add("project", _read_project(root, repository, merged.notices))
     merged.add("environment", from_environment)
     merged.add("flags", from_flags)
     journal = merged.values["journal.path"]
@@ -173,6 +176,7 @@ def load_settings(
         tuple(merged.notices),
         root,
         Path(journal).expanduser().absolute() if journal else paths.journal(),
+        repository,
     )
 
 
@@ -194,8 +198,7 @@ def _read_file(path: Path) -> Entries:
     return read_tree(parse_yaml(data, str(path)))
 
 
-def _read_project(root: Path, trust: Trust, notices: list[str]) -> Entries:
-    snapshot: Snapshot = trust.look(root)
+def _read_project(root: Path, snapshot: Snapshot, notices: list[str]) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
         what = "was changed since you trusted it" if snapshot.state == "changed" else "is not trusted"
         notices.append(f"the configuration in `{root}` {what} and does nothing; `ferrule trust` shows it")

@@ -24,6 +24,14 @@ class SideEffect(StrEnum):
     UNDECLARED = "undeclared"
 
 
+class Loading(StrEnum):
+    """When the model learns of a tool. `DEFERRED`: once a search found it. `INTERNAL`: never, it is for other tools to call."""
+
+    ALWAYS = "always"
+    DEFERRED = "deferred"
+    INTERNAL = "internal"
+
+
 class Risk(StrEnum):
     """How much a person should mind: safe runs, low asks once a session, medium and high ask
     (high with a preview), critical always asks."""
@@ -44,6 +52,9 @@ class Touch:
 
     kind: str
 
+
+OWN = "ferrule"
+"""The namespace that a tool of Ferrule's own goes to where a file has taken its name."""
 
 READS = Touch("read")
 WRITES = Touch("write")
@@ -128,6 +139,7 @@ class Tool:
     preview: Preview | None = None
     namespace: str = ""
     scopes: frozenset[str] = frozenset()
+    loading: Loading = Loading.ALWAYS
     cost: str = ""
     latency: str = ""
     examples: tuple[Mapping[str, Any], ...] = ()
@@ -138,6 +150,11 @@ class Tool:
     def full_name(self) -> str:
         """`namespace::name`, the name used in rules, journals and the catalog."""
         return f"{self.namespace}::{self.name}" if self.namespace else self.name
+
+    @property
+    def known_as(self) -> str:
+        """What guards know it by: the full name, and its own where it had to give that to a tool of a file."""
+        return self.name if self.namespace == OWN else self.full_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, without gate or journal: for the tool's own unit tests."""

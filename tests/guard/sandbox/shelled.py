@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 from collections.abc import Callable, Iterator
@@ -127,4 +128,6 @@ def below(pid: int, most: int = 1) -> list[str]:
 
 
 def descriptors() -> list[str]:
+    """What this process has open, without what earlier tests left for the collector: it would vanish between two counts."""
+    gc.collect()
     return sorted(os.listdir("/proc/self/fd"))

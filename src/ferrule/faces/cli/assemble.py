@@ -5,8 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, FerruleError
@@ -27,12 +28,19 @@ from ferrule.store.settings import ForModel, Settings, load_settings
 from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import Loading, Tool
 
 from .approve import TerminalApprover
 from .options import SETTING_OPTIONS
 from .sandbox_report import policy_of
 from .terminal import Terminal
 from .typing_in import read_line
+
+if TYPE_CHECKING:
+    from ferrule.extend.extensions import Extensions
+
+_OWN = ("hooks", "hooks.json", "hooks.yaml")
+"""What of the person's settings folder makes us look closer."""
 
 INSTRUCTIONS = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
@@ -47,6 +55,7 @@ class Assembly:
     agent: Agent
     settings: Settings
     terminal: Terminal
+    extensions: Extensions | None = None
 
     def open(self, session: str | None) -> Session:
         """A new session, or the one with this id (or beginning of it)."""
@@ -82,6 +91,8 @@ class Assembly:
                 raise
             self.terminal.talk(f"! {error.detail}", style="yellow")
         finally:
+            if self.extensions is not None:
+                await self.extensions.close()
             self.agent.journal.close()
 
 
@@ -104,8 +115,11 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
     names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
     workspace = Workspace(settings.workspace, names=names)
     gate = _gate(settings, workspace, names)
-    catalog, unknown = _catalog(settings, mine)
-    for problem in (*gate.grants.problems, *unknown):
+    confine = policy_of(settings, workspace.root, workspace.names)
+    extensions = _extensions(settings, confine)
+    catalog, unknown = _catalog(settings, mine, _shipped() if extensions is None else extensions.tools)
+    notices = () if extensions is None else extensions.notices
+    for problem in (*gate.grants.problems, *notices, *unknown):
         terminal.say(f"! {problem}", style="yellow")
     agent = Agent(
         settings.model,
@@ -116,16 +130,17 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         gate=gate,
         approver=_approver(options, terminal),
         journal=SqliteJournal(settings.journal, durability=settings["journal.durability"]),
+        hooks=() if extensions is None else extensions.hooks,
         way=_way(mine),
         fallback=settings["tools.fallback"],
         results=mine.results,
         options=_model_options(mine),
         user=person(),
-        resources=[_commands(settings, mine, policy_of(settings, workspace.root, workspace.names))],
+        resources=[_commands(settings, mine, confine)],
         interruptible=interruptible,
         connect=lambda name: wire_of(settings, name),
     )
-    return Assembly(agent, settings, terminal)
+    return Assembly(agent, settings, terminal, extensions)
 
 
 def person() -> str:
@@ -185,10 +200,27 @@ def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPol
     )
 
 
-def _catalog(settings: Settings, mine: ForModel) -> tuple[Catalog, list[str]]:
-    """The tools of this run, and a sentence for each name in the settings that names none."""
+def _shipped() -> tuple[Tool, ...]:
     kits = (files, browse, search, commands, git, tasks, clock)
-    everything = Catalog(tool for kit in kits for tool in kit.TOOLS)
+    return tuple(tool for kit in kits for tool in kit.TOOLS)
+
+
+def _extensions(settings: Settings, confine: Policy) -> Extensions | None:
+    """What files bring. None, and nothing loaded for it, where there are none."""
+    seen, own = settings.repository, paths.config()
+    theirs = any(name.endswith(".md") or "hooks" in name or "harness" in name for name in seen.files)
+    if not theirs and not any((own / name).exists() for name in _OWN):
+        return None
+    from ferrule.extend.extensions import Reach, load_extensions
+
+    domains = tuple(settings["network.allowed_domains"] or ())
+    reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
+    return load_extensions(seen, shipped=_shipped(), own=own, reach=reach)
+
+
+def _catalog(settings: Settings, mine: ForModel, tools: Iterable[Tool]) -> tuple[Catalog, list[str]]:
+    """The tools of this run, and a sentence for each name in the settings that names none."""
+    everything = Catalog(tools)
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
     unknown = [_no_tool(everything, name) for name in (*(allowed or ()), *denied) if name not in everything]
     if not mine.tools_enabled or mine.tool_mode == "none":
@@ -196,7 +228,8 @@ def _catalog(settings: Settings, mine: ForModel) -> tuple[Catalog, list[str]]:
     kept = [
         tool
         for tool in everything
-        if (allowed is None or tool.full_name in allowed) and tool.full_name not in denied
+        if tool.full_name not in denied
+        and (allowed is None or tool.full_name in allowed or tool.loading is Loading.INTERNAL)
     ]
     return Catalog(kept), unknown
 

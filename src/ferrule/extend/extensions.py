@@ -1,0 +1,86 @@
+"""Everything that files bring to a run: tools and hooks, of a repository that is trusted and of the person who works in it.
+
+What a repository holds is taken as `store.trust` saw it, once: the bytes whose digest was trusted are the bytes that are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ferrule.engine.hook_events import EventHook
+from ferrule.guard.sandbox.policy import Policy
+from ferrule.store.trust import Snapshot
+from ferrule.tools.definition import Tool
+
+from .builtins import World
+from .hooks.loading import LoadedHooks, load_hooks
+from .sources import Loaded, load
+from .starlark.pool import Pool
+from .web.domains import Domains
+from .web.fetch import Web
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far what files bring may go. `domains` are for scripts (none: the open internet), `hosts` for web hooks (none: nowhere)."""
+
+    domains: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    policy: Policy | None = None
+    """What hook commands may do; by default the workspace and no network."""
+
+
+@dataclass(slots=True)
+class Extensions:
+    """What was found. `tools` include those that were given as `shipped`. Close it with the agent."""
+
+    tools: tuple[Tool, ...]
+    hooks: tuple[EventHook, ...] = ()
+    notices: tuple[str, ...] = ()
+    """For the person: what is shadowed, has no effect or looks like a mistake."""
+    _loaded: LoadedHooks | None = field(default=None, repr=False)
+
+    async def close(self) -> None:
+        """Give back what hook commands needed."""
+        if self._loaded is not None:
+            await self._loaded.close()
+
+
+def load_extensions(
+    seen: Snapshot,
+    *,
+    shipped: Sequence[Tool] = (),
+    own: Path | None = None,
+    reach: Reach | None = None,
+    world: World | None = None,
+    pool: Pool | None = None,
+) -> Extensions:
+    """What the files of a workspace, as `Trust.look` saw it, and of `own`, the person's settings folder, bring.
+
+    A repository that is not trusted brings nothing. Raises ConfigError, all problems of tools (or of hooks) at once.
+    """
+    reach = reach or Reach()
+    found = load(seen.files) if seen.state == "trusted" else Loaded(seen.state)
+    hooks = load_hooks(seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool)
+    given = replace(world or World(), web=Web(Domains.parse(reach.domains)))
+    return Extensions(
+        found.make(given, shipped=shipped, pool=pool),
+        hooks.hooks,
+        (*_said(found, shipped), *(str(one) for one in hooks.warnings), *_inert(hooks)),
+        hooks,
+    )
+
+
+def _said(found: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
+    yield from (str(one) for one in (*found.shadowed, *found.warnings))
+    by_name = {tool.full_name for tool in shipped}
+    for file in found.tools:
+        if file.name in by_name:
+            yield f"the tool `{file.name}` of Ferrule is not shown to the model: {file.file} has its name"
+
+
+def _inert(hooks: LoadedHooks) -> Iterable[str]:
+    if hooks.inert:
+        yield f"hooks of this folder have no effect before it is trusted: {', '.join(hooks.inert)}"
