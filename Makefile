@@ -53,8 +53,9 @@ bench: $(READY) ## what Ferrule itself costs
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 	$(BIN)/python benchmarks/soak.py
 
-files: $(READY) ## tool files and scripts, 100,000 cases each
-	FERRULE_FILE_CASES=100000 $(BIN)/pytest tests/extend/test_front_matter.py tests/extend/test_starlark_properties.py
+files: $(READY) ## tool files, scripts, conditions and answers of hooks: 100,000 cases of each property
+	FERRULE_FILE_CASES=100000 FERRULE_FUZZ=100000 $(BIN)/pytest -p no:cacheprovider tests/extend/test_front_matter.py \
+		tests/extend/test_starlark_properties.py tests/extend/test_checking.py tests/extend/hooks/test_when.py tests/extend/hooks/test_commands.py
 
 docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_reference.py

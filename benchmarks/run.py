@@ -20,6 +20,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import commands
+import search
+import tool_files
 
 HERE = Path(__file__).parent
 ROWS: list[tuple[str, str, str, str]] = []
@@ -37,6 +39,10 @@ def main() -> None:
         stub.kill()
         stub.wait()
     for figures in asyncio.run(commands.measured()):
+        row(*figures)
+    for figures in asyncio.run(tool_files.measured()):
+        row(*figures)
+    for figures in search.measured():
         row(*figures)
     entered()
     width = [max(len(cells[i]) for cells in ROWS) for i in range(4)]

@@ -1,7 +1,7 @@
 """Writes the pages of the documentation that are made from the code: `make docs`.
 
 `reference.md` comes from the docstrings of the public names, `settings.md` from the table of settings, the map in
-`AGENTS.md` from the first sentence of every module. A test compares them with what is checked in.
+`AGENTS.md` from the first sentence of every module, `promises.md` from the lists of promises and the tests that claim them. A test compares them with what is checked in.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import made_promises
 
 import ferrule
 from ferrule.store.settings_table import reference as settings_reference
@@ -94,6 +98,7 @@ def _sentence(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference.md": reference,
     "docs/settings.md": settings,
+    "docs/promises.md": made_promises.page,
     "AGENTS.md": agents,
 }
 """What is made, by its path in the repository."""

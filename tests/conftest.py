@@ -15,6 +15,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     monkeypatch.setenv("FERRULE_STATE", str(home / "state"))
     monkeypatch.setenv("FERRULE_CONFIG", str(home / "config"))
     for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",
         "OLLAMA_HOST",

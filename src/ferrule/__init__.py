@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .core.calls import Call, ErrorType, Result
     from .core.errors import (
         ConfigError,
+        ContextLeak,
         FerruleError,
         JournalError,
         LimitReached,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .core.identity import Identity
     from .core.limits import Limits
     from .engine.agent import Agent
+    from .engine.delegate_tool import ask_agent
     from .engine.hook_chain import Hooks
     from .engine.hook_events import (
         Action,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         Custom,
         DelegationPost,
         DelegationPre,
+        DelegationVerified,
         EventHook,
         Failed,
         Occasion,
@@ -56,13 +59,17 @@ if TYPE_CHECKING:
     from .engine.hooks import Block, Change, Hook, HookBlocked
     from .engine.live import Progress, ReasoningDelta, TextDelta
     from .engine.session import RunResult, Session
+    from .engine.sub_agent import DelegationLimits, SubAgent
     from .extend.hooks.decorator import hook
     from .guard.workspace import Workspace
+    from .models.anthropic import Anthropic
     from .models.ollama import Ollama
     from .models.openai_chat import OpenAIChat
+    from .models.openai_responses import OpenAIResponses
     from .models.scripted import Scripted
     from .models.wire import ModelOptions
     from .tools.catalog import Catalog
+    from .tools.chunks import Chunks
     from .tools.context import Context
     from .tools.decorator import tool
     from .tools.define import define_tool
@@ -73,6 +80,7 @@ _WHERE = {
     "core.calls": ("Call", "ErrorType", "Result"),
     "core.errors": (
         "ConfigError",
+        "ContextLeak",
         "FerruleError",
         "JournalError",
         "LimitReached",
@@ -86,6 +94,7 @@ _WHERE = {
     "core.identity": ("Identity",),
     "core.limits": ("Limits",),
     "engine.agent": ("Agent",),
+    "engine.delegate_tool": ("ask_agent",),
     "engine.hook_chain": ("Hooks",),
     "engine.hook_events": (
         "Action",
@@ -94,6 +103,7 @@ _WHERE = {
         "Custom",
         "DelegationPost",
         "DelegationPre",
+        "DelegationVerified",
         "EventHook",
         "Failed",
         "Occasion",
@@ -112,13 +122,17 @@ _WHERE = {
     "engine.hooks": ("Block", "Change", "Hook", "HookBlocked"),
     "engine.live": ("Progress", "ReasoningDelta", "TextDelta"),
     "engine.session": ("RunResult", "Session"),
+    "engine.sub_agent": ("DelegationLimits", "SubAgent"),
     "extend.hooks.decorator": ("hook",),
     "guard.workspace": ("Workspace",),
+    "models.anthropic": ("Anthropic",),
     "models.ollama": ("Ollama",),
     "models.openai_chat": ("OpenAIChat",),
+    "models.openai_responses": ("OpenAIResponses",),
     "models.scripted": ("Scripted",),
     "models.wire": ("ModelOptions",),
     "tools.catalog": ("Catalog",),
+    "tools.chunks": ("Chunks",),
     "tools.context": ("Context",),
     "tools.decorator": ("tool",),
     "tools.define": ("define_tool",),
@@ -134,17 +148,22 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "WRITES",
     "Action",
     "Agent",
+    "Anthropic",
     "Block",
     "Call",
     "Catalog",
     "Change",
+    "Chunks",
     "CompletionPost",
     "CompletionPre",
     "ConfigError",
     "Context",
+    "ContextLeak",
     "Custom",
+    "DelegationLimits",
     "DelegationPost",
     "DelegationPre",
+    "DelegationVerified",
     "ErrorType",
     "EventHook",
     "Failed",
@@ -160,6 +179,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Occasion",
     "Ollama",
     "OpenAIChat",
+    "OpenAIResponses",
     "Progress",
     "ProviderError",
     "ReasoningDelta",
@@ -175,6 +195,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "SessionNotFound",
     "SessionStart",
     "SideEffect",
+    "SubAgent",
     "TextDelta",
     "Tool",
     "ToolDefinitionError",
@@ -187,6 +208,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "__version__",
     "allow",
     "ask",
+    "ask_agent",
     "block",
     "define_tool",
     "delegate",

@@ -13,23 +13,25 @@ from typing import Any, TypeVar
 from ferrule.guard.environment import child_environment
 from ferrule.guard.sandbox.command import Capture, Command, Ended
 from ferrule.guard.sandbox.policy import Policy
+from ferrule.guard.sandbox.rungs import Rung
 from ferrule.guard.sandbox.sandbox import Sandbox
 
 T = TypeVar("T")
 
 
 class Confined:
-    """Runs shell texts in `root` under a policy."""
+    """Runs shell texts in `root` under a policy, held by the best rung or by `rung`."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, rung: Rung | None = None) -> None:
         self.root = policy.root
+        self._rung = rung
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="confined")
         self._thread.start()
         self.sandbox = self._do(self._make(policy))
 
     async def _make(self, policy: Policy) -> Sandbox:
-        return Sandbox(policy)
+        return Sandbox(policy, rung=self._rung)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=180)

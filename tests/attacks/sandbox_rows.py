@@ -4,13 +4,15 @@ A row does its harm where nothing holds it: `control` rows are run unconfined fi
 harm must be seen there, else the row proves nothing. Rows without control say why.
 
 Written in angle brackets: `<root>` the workspace, `<home>` the person's home, `<out>` and `<sibling>` folders beside it, `<python>` an
-interpreter, `<victim>` a process outside (`<secretfd>` is a descriptor of it), `<port>`, `<port6>`, `<udp>` where it listens,
+interpreter, `<library>` and `<shared>` folders the person opened besides, `<victim>` a process outside (`<secretfd>` is a descriptor of it), `<port>`, `<port6>`, `<udp>` where it listens,
 `<abstract>` and `<socket>` its unix sockets, `<shm>` its shared memory, `<queue>` its message queue, `<shmfile>` its file in /dev/shm.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from opened_rows import OPENED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def _reads() -> list[Attack]:
 _READS_OF_ITS_OWN: tuple[tuple[str, str], ...] = (
     ("recursive-grep", "grep -rn KEY ."),
     ("recursive-grep-home", "grep -rn KEY <home>"),
+    ("person-git-settings", "cat <home>/.gitconfig; HOME=<home> git config --global --list"),
     ("recursive-diff", "diff -r /dev/null . ; diff -rN . <out>"),
     ("archive", "tar -cf - . | tar -xOf - 2>/dev/null"),
     ("archive-file", "tar -chf all.tar .env deploy link-folder 2>/dev/null; tar -xOf all.tar"),
@@ -550,6 +553,7 @@ def rows() -> tuple[Attack, ...]:
     found += [Attack(f"read-{i}", "read", s, _NO_CONTROL_READS.get(i, "")) for i, s in _READS_OF_ITS_OWN]
     found += [Attack(f"create-{i}", "create", s, _LUCK if i.endswith("-race") else "") for i, s in _CREATES]
     found += [Attack(f"write-{i}", "write", s) for i, s in _WRITES_OF_ITS_OWN]
+    found += [Attack(f"opened-{i}", "opened", s) for i, s in OPENED]
     found += [Attack(f"network-{i}", "network", s) for i, s in _NETWORK]
     depends = "what it would reach depends on the machine"
     found += [Attack(f"network-{i}", "network", s, depends) for i, s in _OUTSIDE_NETWORK]

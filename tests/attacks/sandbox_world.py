@@ -28,7 +28,8 @@ _GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "ini
 
 
 class World:
-    """`home`, `root` (the workspace, below the home), `sibling`, `out`: see the table of attacks."""
+    """`home`, `root` (the workspace, below the home), `sibling`, `out`: see the table of attacks. `library` and `shared`
+    are folders that the person opened besides the workspace: to be read, to be written."""
 
     def __init__(self, base: Path) -> None:
         self.base = base.resolve()
@@ -37,6 +38,8 @@ class World:
         self.root = self.home / "work/project"
         self.sibling = self.home / "work/project-evil"
         self.out = self.base / "outside"
+        self.library = self.base / "library"
+        self.shared = self.base / "shared"
         self._build()
         self.victim = Victim(self)
         self._kept = self.base.with_name(f"{self.base.name}-kept")
@@ -52,6 +55,7 @@ class World:
         """A script of the table as it is run here."""
         places = {
             "root": self.root, "home": self.home, "out": self.out, "sibling": self.sibling,
+            "library": self.library, "shared": self.shared,
             "python": os.path.realpath(sys.executable), **self.victim.places,
         }  # fmt: skip
         for name, value in places.items():
@@ -74,6 +78,10 @@ class World:
             ".config/gh/hosts.yml",
         ):
             self._file(self.home / name, self.canary())
+        self._file(
+            self.home / ".gitconfig",
+            f"[user]\n\tname = x\n\temail = x@example.org\n[github]\n\ttoken = {self.canary()}",
+        )
         self._file(self.out / "notes.txt", self.canary())
         self._file(self.out / "gitconfig", f"[user]\n\tname = {self.canary()}")
         for folder in (self.out, self.home, self.home / "work", self.sibling, self.root / ".ferrule"):
@@ -98,6 +106,7 @@ class World:
         }.items():  # fmt: skip
             self._file(self.root / name, text)
         self._repository()
+        self._opened()
         for name, target in {
             "link-out": self.out / "notes.txt", "link-folder": self.out, "link-home": self.home, "link-env": ".env",
         }.items():  # fmt: skip
@@ -107,6 +116,8 @@ class World:
             (self.root / ".env", self.root / "hard-env.txt"),
             (self.root / "deploy/server.pem", self.root / "docs/hard-key.md"),
             (self.root / ".ferrule/settings.yaml", self.root / "src/hard-settings.py"),
+            (self.home / ".ssh/id_rsa", self.library / "linked.txt"),
+            (self.home / ".aws/credentials", self.shared / "linked.txt"),
         )
         for target, name in self._hard:
             os.link(target, name)
@@ -114,6 +125,24 @@ class World:
     def _file(self, at: Path, text: str) -> None:
         at.parent.mkdir(parents=True, exist_ok=True)
         at.write_text(text)
+
+    def _opened(self) -> None:
+        for folder in (self.library, self.shared):
+            for name in (
+                ".env",
+                "keys/site.key",
+                ".ferrule/settings.yaml",
+                "agents/harvey.yaml",
+                "deep/er/id_rsa",
+            ):
+                self._file(folder / name, self.canary())
+            self._file(folder / "keys/site.pem", PRIVATE.format(self.canary()))
+            self._file(folder / "notes.txt", "Notes\n")
+            subprocess.run([*_GIT, "init", "-q", str(folder)], check=True, capture_output=True)
+            with (folder / ".git/config").open("a") as config:
+                config.write(
+                    f'[remote "origin"]\n\turl = https://{self.canary().strip()}@example.org/x.git\n'
+                )
 
     def _repository(self) -> None:
         for arguments in (
@@ -159,10 +188,12 @@ class World:
         return self.marker.encode() in data or self.marker.encode() in squeezed or b"KEY reached" in data
 
     def _changed(self, path: str, after: dict[str, tuple[int, ...]]) -> list[str]:
-        if not path.startswith(f"{self.root}/"):
+        writable = (str(self.root), str(self.shared))
+        folder = next((one for one in writable if path.startswith(f"{one}/")), None)
+        if folder is None:
             # The folder that holds the workspace changes with it.
-            return [f"outside changed: {path}"] if path != str(self.root) else []
-        name = path[len(str(self.root)) + 1 :]
+            return [f"outside changed: {path}"] if path not in writable else []
+        name = path[len(folder) + 1 :]
         made = path not in self._before
         if made and name.endswith("/.git") and stat.S_ISDIR(after[path][1]):
             return []  # an empty one names nothing: what makes git run something lies in it

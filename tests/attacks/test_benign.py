@@ -110,9 +110,15 @@ def base() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def confined(base: Path) -> Iterator[Confined]:
     (base / "project").mkdir()
-    built = Confined(Policy(base / "project", readable=(PACKAGES,)))
-    yield built
-    built.close()
+    settings = base / "settings/git/config"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[user]\n\tname = Person Example\n\temail = person@example.org\n")
+    with pytest.MonkeyPatch.context() as patch:
+        # Inside it is not there; the session's home says the same. A `.gitconfig` in the home wins in both.
+        patch.setenv("XDG_CONFIG_HOME", str(base / "settings"))
+        built = Confined(Policy(base / "project", readable=(PACKAGES,)))
+        yield built
+        built.close()
 
 
 def _fill(at: Path, kept: Path) -> None:

@@ -36,6 +36,7 @@ from ferrule.models.dialects import ALL
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.store.journal import SqliteJournal
 from ferrule.store.settings import load_settings
+from ferrule.store.trust import COVERED
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.toolkits.commands import CommandPolicy
 
@@ -133,7 +134,11 @@ def paired(history: Sequence[Message]) -> None:
 
 # ---- (a) the dispatcher: the full product
 
-ASKED = [tool for tool in TOOLS if tool.preview is not None and "command" not in tool.touches]
+ASKED = [
+    tool
+    for tool in TOOLS
+    if tool.preview is not None and {"read", "write"} & {touch.kind for touch in tool.touches.values()}
+]
 
 
 @pytest.mark.proves("attacks.paths-through-every-parameter")
@@ -421,7 +426,9 @@ def test_tools_call_on_the_command_line_reaches_nothing(
         code = command_line.run(["tools", "call", tool, *arguments, "-C", str(world.root)])
         shown = capsys.readouterr()
         # The command line reads the configuration itself, to say that it is not trusted.
-        configuration = tuple(f"{world.root}/{name}/" for name in (".ferrule", ".harness"))
+        configuration = tuple(
+            f"{world.root}/{name}/" if name.startswith(".") else f"{world.root}/{name}" for name in COVERED
+        )
         readable = "/" if tool == "git_command" else configuration
         harm += [f"{attack.row.id}: {one}" for one in world.unharmed(shown.out, shown.err, readable=readable)]
         wanted = {"refused": {4}, "denied": {4}, "fail": {1, 4}}.get(attack.must, {0, 1, 4})

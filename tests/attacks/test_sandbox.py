@@ -41,7 +41,14 @@ def confined(world: World) -> Iterator[Confined]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(world.home))
         patch.setenv("DEPLOY_TOKEN", world.canary().strip())
-        built = Confined(Policy(world.root, bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28)))
+        built = Confined(
+            Policy(
+                world.root,
+                readable=(str(world.library),),
+                writable=(str(world.shared),),
+                bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
+            )
+        )
         yield built
         built.close()
 

@@ -22,6 +22,7 @@ from test_benign import PACKAGES, PYTHON, _wheel
 
 from ferrule.guard.sandbox.policy import Policy
 from ferrule.guard.sandbox.probes import probe
+from ferrule.guard.sandbox.rungs import ladder
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: another rung holds here"
@@ -71,10 +72,15 @@ def elsewhere() -> Iterator[socket.socket]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def confined(folder: Path, index: int) -> Iterator[Confined]:
+@pytest.fixture(scope="module", params=["namespaces", "bubblewrap"])
+def confined(request: pytest.FixtureRequest, folder: Path, index: int) -> Iterator[Confined]:
+    shutil.rmtree(folder / "project", ignore_errors=True)
     (folder / "project").mkdir()
-    built = Confined(Policy(folder / "project", readable=(PACKAGES,), network=(f"localhost:{index}",)))
+    policy = Policy(folder / "project", readable=(PACKAGES,), network=(f"localhost:{index}",))
+    rung = next((one for one in ladder(policy, probe()) if one.name == request.param), None)
+    if rung is None:
+        pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
+    built = Confined(policy, rung)
     yield built
     built.close()
 

@@ -17,6 +17,7 @@ from ferrule.core.events import (
     DirectCall,
     Event,
     ModelAnswered,
+    ProviderToolCall,
     RunFinished,
     RunStarted,
     ToolAnswered,
@@ -45,7 +46,8 @@ results = st.builds(
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "call": calls,
     "calls": st.lists(calls, max_size=3).map(tuple),
-    "usage": st.builds(Usage, count, count, count),
+    "provider_calls": st.lists(st.builds(ProviderToolCall, *[text] * 8), max_size=2).map(tuple),
+    "usage": st.builds(Usage, *[count] * 5),
     "limits": st.builds(Limits, st.integers(1, 99), st.integers(1, 99), st.integers(256, 65_536)),
     "access": st.builds(Access, texts, texts),
     "raw": st.none() | text,

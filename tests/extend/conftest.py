@@ -1,9 +1,9 @@
-"""Makes `script_runs` importable for the tests of this folder, and gives them workers of their own."""
+"""Makes `script_runs` and `script_rooms` importable for the tests of this folder, and gives them workers of their own."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from ferrule.extend.starlark.pool import Pool
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from script_rooms import Room
 from script_runs import Runs
 
 
@@ -34,3 +35,15 @@ def pool() -> Iterator[Pool]:
     made = Pool()
     yield made
     made.close()
+
+
+@pytest.fixture
+async def room(tmp_path: Path, shared_workers: Pool) -> AsyncIterator[Room]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes(b"one\r\ntwo\n\nlast")
+    (folder / ".env").write_text("SECRET=1")
+    made = Room(folder, shared_workers)
+    yield made
+    if made.session is not None:
+        await made.session.close()

@@ -2,86 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
+from script_rooms import Room
 
 from ferrule import Agent, tool
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.events import DirectCall, Noticed
 from ferrule.core.identity import Identity
-from ferrule.engine.live import Progress
-from ferrule.engine.session import Session
+from ferrule.engine.hook_events import Action, ToolPost, modify
 from ferrule.extend import builtins
 from ferrule.extend.builtins import Builtins, World
-from ferrule.extend.companions import COMPANIONS
-from ferrule.extend.handlers import make_tool
+from ferrule.extend.hooks.decorator import hook
 from ferrule.extend.starlark.inside import names
-from ferrule.extend.starlark.pool import Pool
-from ferrule.extend.tool_file import parse_tool
-from ferrule.models.scripted import Scripted
-from ferrule.store.journal import SqliteJournal
-from ferrule.toolkits import browse, files
+from ferrule.models.scripted import Scripted, calls, says
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools, run_command
-from ferrule.tools.context import Context
+from ferrule.tools.context import SAID, Context
 from ferrule.tools.definition import Tool
-
-
-class Room:
-    """A session whose tools are made of scripts. `shown` are lines for the person."""
-
-    def __init__(
-        self, folder: Path, pool: Pool, *, world: World | None = None, commands: Any = None, **options: Any
-    ) -> None:
-        self.folder, self.pool, self.world = folder, pool, world or World()
-        self.options = {"mode": "bypassPermissions", "workspace": folder} | options
-        self.commands = commands or (run_command,)
-        self.journal = SqliteJournal(":memory:")
-        self.shown: list[str] = []
-        self.session: Session | None = None
-        self.agent: Agent | None = None
-
-    def tool(self, body: str, name: str = "mine", **fields: str) -> Tool:
-        lines = [f"{key}: {value}" for key, value in fields.items()]
-        script = "\n".join(f"      {line}" for line in body.splitlines())
-        text = "---\n" + "\n".join([*lines, "script: |", "  def run(args):", script]) + "\n---\nMine.\n"
-        return make_tool(parse_tool(text.encode(), f".harness/tools/{name}.md"), self.world, pool=self.pool)
-
-    def open(self, *tools: Tool) -> Session:
-        found = [*tools, *COMPANIONS, *files.TOOLS, *browse.TOOLS, *self.commands]
-        self.agent = Agent(Scripted([]), found, journal=self.journal, **self.options)
-        self.session = self.agent.session()
-        self.session.driver.log.observer = lambda item: (
-            self.shown.append(item.text) if isinstance(item, Progress) else None
-        )
-        return self.session
-
-    async def run(self, body: str, arguments: dict[str, Any] | None = None, **fields: str) -> Result:
-        if self.session is None:
-            self.open(self.tool(body, **fields))
-        assert self.session is not None
-        return await self.session.call("mine", **(arguments or {}))
-
-    async def value(self, body: str, arguments: dict[str, Any] | None = None) -> Any:
-        result = await self.run(body, arguments)
-        assert result.success, result.error_message
-        return result.data
-
-
-@pytest.fixture
-async def room(tmp_path: Path, shared_workers: Pool) -> AsyncIterator[Room]:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "a.txt").write_bytes(b"one\r\ntwo\n\nlast")
-    (folder / ".env").write_text("SECRET=1")
-    made = Room(folder, shared_workers)
-    yield made
-    if made.session is not None:
-        await made.session.close()
-
 
 # ---- files
 
@@ -229,7 +170,84 @@ good = exec.run("printf", ["hi"], 15000)
 bad = exec.run("ls", ["does-not-exist"])
 return [good["ok"], good["stdout"], good["exit_code"], bad["ok"], bad["exit_code"], "does-not-exist" in bad["stdout"] + bad["stderr"], sorted(good)]
 """
-    assert await room.value(body) == [True, "hi", 0, False, 2, True, ["duration_ms", "exit_code", "ok", "stderr", "stdout", "timed_out"]]  # fmt: skip
+    assert await room.value(body) == [True, "hi", 0, False, 2, True, ["duration_ms", "exit_code", "ok", "stderr", "stdout", "timed_out", "truncated"]]  # fmt: skip
+
+
+JSON = command_tools(CommandOptions(output_format="json"))
+DISPLAY = command_tools(CommandOptions(output_format="display"))
+FORMS = pytest.mark.parametrize(
+    "commands", [PLAIN, FULL, JSON, DISPLAY], ids=["plain", "full", "json", "display"]
+)
+
+
+ENDINGS = [
+    ("printf '[exit status 1]'", 0, "[exit status 1]"),
+    ("printf 'x\\n[exit status 1]\\n'", 0, "x\n[exit status 1]\n"),
+    ("printf '[exit status 0]'; exit 3", 3, "[exit status 0]"),
+    ("printf 'x\\n[exit status 2]\\n'; exit 3", 3, "x\n[exit status 2]\n"),
+    ("printf '(no output)\\n'", 0, "(no output)\n"),
+    ("printf '(no output)'; exit 1", 1, "(no output)"),
+    ("exit 4", 4, ""),
+    ("true", 0, ""),
+    ("kill -9 $$", -1, ""),
+    ("printf '\\n\\n'; exit 5", 5, "\n\n"),
+    ("printf '[ended by SIGKILL]'", 0, "[ended by SIGKILL]"),
+]
+"""Programs, their exit status, and what they print."""
+
+
+@pytest.mark.proves("starlark.exec-status")
+@FORMS
+async def test_a_script_gets_the_status_and_the_output_whatever_a_program_prints(
+    room: Room, commands: tuple[Tool, ...]
+) -> None:
+    room.commands = commands
+    room.options["resources"] = [CommandPolicy(shell_allowed=True)]
+    for number, (program, _, _) in enumerate(ENDINGS):
+        (room.folder / f"{number}.sh").write_text(program)
+    body = f"return [exec.run('sh', [str(n) + '.sh']) for n in range({len(ENDINGS)})]"
+    found = [(one["exit_code"], one["ok"], one["stdout"]) for one in await room.value(body)]
+    assert found == [(code, code == 0, out) for _, code, out in ENDINGS]
+
+
+@pytest.mark.proves("starlark.exec-status")
+@FORMS
+async def test_a_long_output_keeps_its_status(room: Room, commands: tuple[Tool, ...]) -> None:
+    room.commands = commands
+    room.options["resources"] = [CommandPolicy(shell_allowed=True)]
+    (room.folder / "p.sh").write_text("yes '[exit status 7]' | head -c 200000; exit 3")
+    value = await room.value("r = exec.run('sh', ['p.sh'])\nreturn [r['exit_code'], len(r['stdout']) > 1000]")
+    assert value == [3, True]
+
+
+@pytest.mark.proves("starlark.exec-status")
+async def test_a_hook_that_withholds_the_output_withholds_it_from_scripts(room: Room) -> None:
+    @hook("tool.post", when='name == "run_command"')
+    def redact(result: ToolPost) -> Action:
+        return modify({"result": "[redacted]"})
+
+    room.options["hooks"] = [redact]
+    value = await room.value("return exec.run('printf', ['secret'])")
+    assert (value["stdout"], value["exit_code"]) == ("[redacted]", 0)
+
+
+@pytest.mark.proves("starlark.exec-status")
+async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only(room: Room) -> None:
+    @tool(side_effect="execute", name="run_command")
+    def theirs(command: list[str], timeout: int, cwd: str) -> str:
+        """Run something."""
+        return {"a": "[exit status 2]\nmore", "b": "out\n[exit status 2]", "c": "[exit status 2]"}[command[0]]
+
+    room.commands = (theirs,)
+    body = "return [[r['exit_code'], r['stdout']] for r in [exec.run(c) for c in ['a', 'b', 'c']]]"
+    assert await room.value(body) == [[0, "[exit status 2]\nmore"], [2, "out"], [2, ""]]
+
+
+@pytest.mark.proves("starlark.exec")
+@pytest.mark.parametrize("program", ["ls | wc", "ls > f", "a; b", "a && b", "a\nb"])
+async def test_a_line_for_a_shell_is_no_program(room: Room, program: str) -> None:
+    result = await room.run(f"return exec.run({program!r})")
+    assert (result.success, result.error_type) == (False, ErrorType.VALIDATION_FAILED)
 
 
 @pytest.mark.proves("starlark.exec")
@@ -282,6 +300,39 @@ async def test_the_cache_forgets_what_is_deleted(room: Room) -> None:
 async def test_printed_lines_are_shown_to_the_person_and_not_to_the_model(room: Room) -> None:
     assert await room.value("print('step', 1)\nlog.warn('odd', code=7)\nreturn 'done'") == "done"
     assert room.shown == ["mine: step 1", "mine: warn: odd code=7"]
+
+
+@pytest.mark.proves("starlark.print-journal")
+async def test_printed_lines_stand_in_the_journal_between_the_calls_they_were_printed_between(
+    room: Room,
+) -> None:
+    await room.value("print('before')\nfs.exists('a.txt')\nlog('after', n=1)\nlog.error('odd')\nreturn 1")
+    said = [
+        event.text if isinstance(event, Noticed) else event.call.tool
+        for event in room.events()
+        if isinstance(event, (Noticed, DirectCall))
+    ]
+    assert said == ["mine", "mine: before", "stat_path", "mine: after n=1", "mine: error: odd"]
+    assert room.notices(SAID) == ["mine: before", "mine: after n=1", "mine: error: odd"]
+
+
+@pytest.mark.proves("starlark.print-journal")
+async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(room: Room) -> None:
+    await room.value("print('x' * 5000)\nfor n in range(500):\n    print(n)\nreturn 1")
+    kept = room.notices(SAID)
+    assert len(kept) == 201
+    assert kept[0].endswith("x [3006 more characters]")
+    assert kept[-1] == "mine: [more than 200 lines; the rest is not kept]"
+
+
+@pytest.mark.proves("starlark.print-journal")
+async def test_a_model_is_told_nothing_of_what_a_script_prints(room: Room) -> None:
+    model = Scripted([calls(("mine", {})), says("done")])
+    agent = Agent(model, [room.tool("print('hidden words')\nreturn 1")], journal=room.journal)
+    session = agent.session()
+    await session.run("go")
+    assert "hidden words" not in repr(session.driver.machine.history)
+    await session.close()
 
 
 @pytest.mark.proves("starlark.built-ins")
@@ -366,7 +417,7 @@ async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(room: 
 @pytest.mark.proves("starlark.built-ins")
 def test_every_asked_name_is_answered_and_no_other() -> None:
     listed = {names.full(space, member) for space, members in names.ASKED.items() for member in members}
-    assert listed == set(builtins._FUNCTIONS)
+    assert listed == set(builtins.FUNCTIONS)
 
 
 @pytest.mark.proves("starlark.built-ins")

@@ -12,7 +12,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.extend.front_matter import parse_document, plain
 from ferrule.extend.tool_file import parse_tool
 
-CASES = int(os.environ.get("FERRULE_FILE_CASES", "120"))
+CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
 """How many files a property is tried with. `make files` asks for 100,000."""
 
 LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

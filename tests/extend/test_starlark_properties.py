@@ -17,7 +17,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.extend.starlark.pool import Pool
 from ferrule.extend.starlark.script import Bounds, Script, ScriptFailed
 
-CASES = int(os.environ.get("FERRULE_FILE_CASES", "60"))
+CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
 """How many scripts and values a property is tried with. `make files` asks for 100,000."""
 
 LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ferrule.faces.cli.root import run
+from ferrule.store import paths
 
 
 @dataclass
@@ -31,8 +32,11 @@ class Ran:
 
 
 @pytest.fixture(autouse=True)
-def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No colour asked for or refused, a terminal of the usual size, signal handlers put back."""
+def as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A home folder without anything in it, no colour asked for or refused, a terminal of the usual size, signal handlers put back."""
+    home = tmp_path_factory.mktemp("person")
+    monkeypatch.setenv("FERRULE_CACHE", str(paths.cache()))  # Models that were pulled stay where they are.
+    monkeypatch.setenv("HOME", str(home))
     for name in ("NO_COLOR", "FORCE_COLOR", "FERRULE_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "100")

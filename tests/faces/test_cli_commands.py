@@ -32,8 +32,9 @@ HEAVY = (
     "asyncio",
 )
 SUBCOMMANDS = {
-    "tools": ("list", "show", "call"),
+    "tools": ("list", "show", "call", "check", "test", "new", "promote"),
     "policy": ("explain", "test", "lint"),
+    "skills": ("list", "show", "check"),
     "models": ("list", "probe", "pull"),
     "sessions": ("list", "show", "export", "verify", "resume", "salvage"),
 }

@@ -27,13 +27,18 @@ _SPEC.loader.exec_module(without)
 
 FULL = Probes(
     user_namespaces=True, mount=True, network=True, pid=True, overlay=True, landlock_abi=7, no_new_privileges=True,
-    seccomp_notify=True, cgroup="v2",
+    seccomp_notify=True, callers=True, cgroup="v2",
 )  # fmt: skip
 NO_NAMESPACES = replace(
     FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False, cgroup="",
     why={"namespaces": "unshare(user): EPERM"},
 )  # fmt: skip
+ONLY_BUBBLEWRAP = replace(
+    NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3", landlock_abi=0
+)
 OLD_LANDLOCK = replace(NO_NAMESPACES, landlock_abi=2)
+BY_LANDLOCK = {Aspect.FILE_WRITES, Aspect.NEW_NAMES, Aspect.EXEC, Aspect.NETWORK, Aspect.UNIX_SOCKETS}
+PARTLY = {Aspect.FILE_READS, Aspect.NAMES, Aspect.SIGNALS, Aspect.MEMORY, Aspect.PROCESSES}
 NOTHING = Probes(why={"namespaces": "unshare(user): ENOSYS"})
 
 Machine = Callable[[Probes], None]
@@ -52,38 +57,46 @@ def said(ferrule: Any, *words: str) -> tuple[int, dict[str, dict[str, str]]]:
 
 @pytest.mark.proves("doctor.sandbox.truth")
 @pytest.mark.parametrize(
-    ("probes", "held"),
+    ("probes", "held", "partly"),
     [
-        (FULL, set(Aspect)),
-        (NO_NAMESPACES, set[Aspect]()),
-        (OLD_LANDLOCK, set[Aspect]()),
-        (NOTHING, set[Aspect]()),
+        (FULL, set(Aspect), set[Aspect]()),
+        (ONLY_BUBBLEWRAP, MUST, {Aspect.MEMORY, Aspect.PROCESSES}),
+        (NO_NAMESPACES, BY_LANDLOCK, PARTLY),
+        (OLD_LANDLOCK, BY_LANDLOCK, PARTLY),
+        (NOTHING, set[Aspect](), set[Aspect]()),
     ],
-    ids=["everything", "no namespaces", "old landlock", "nothing"],
+    ids=["everything", "only bubblewrap", "no namespaces", "old landlock", "nothing"],
 )
 def test_each_aspect_is_said_as_it_is_held(
-    folder: Path, ferrule: Any, machine: Machine, probes: Probes, held: set[Aspect]
+    folder: Path, ferrule: Any, machine: Machine, probes: Probes, held: set[Aspect], partly: set[Aspect]
 ) -> None:
     machine(probes)
     code, found = said(ferrule)
     assert code == 0
     for aspect in Aspect:
         finding = found[f"sandbox.{aspect}"]
-        assert finding["detail"].startswith("yes: " if aspect in held else "no")
+        assert finding["detail"].startswith(
+            "yes: " if aspect in held else "partly" if aspect in partly else "no"
+        )
         assert finding["level"] == ("ok" if aspect in held else "note")
-    assert found["sandbox"]["level"] == ("ok" if held else "note")
+    assert found["sandbox"]["level"] == ("ok" if held >= MUST else "note")
+    assert ("can be signalled" in found["sandbox.signals"]["detail"]) is (probes is OLD_LANDLOCK)
     assert found["sandbox.preview"]["detail"].startswith("yes: " if probes.overlay else "no: ")
 
 
 @pytest.mark.proves("doctor.sandbox.gap")
-@pytest.mark.parametrize(("probes", "step"), [(NO_NAMESPACES, "sysctl"), (NOTHING, "no user namespaces")])
+@pytest.mark.parametrize(
+    ("probes", "step", "missing"),
+    [(NO_NAMESPACES, "sysctl", MUST - BY_LANDLOCK), (NOTHING, "no user namespaces", MUST)],
+)
 def test_a_gap_is_said_with_what_is_missing_and_the_next_step(
-    folder: Path, ferrule: Any, machine: Machine, probes: Probes, step: str
+    folder: Path, ferrule: Any, machine: Machine, probes: Probes, step: str, missing: set[Aspect]
 ) -> None:
     machine(probes)
     ran = ferrule("doctor")
     line = next(line for line in ran.lines if line.startswith("· sandbox "))
-    assert all(str(aspect) in line for aspect in MUST)
+    named = line.partition("missing: ")[2].partition(";")[0]
+    assert set(named.split(", ")) == {str(aspect) for aspect in missing}
     assert step in line and "where nobody can be asked commands are refused" in line
 
 
@@ -124,6 +137,32 @@ def test_requiring_more_than_there_is_fails_with_its_own_code(
     assert ferrule("doctor", "--require", "anything").code == 2
 
 
+@pytest.mark.proves("doctor.sandbox.require-settings")
+def test_what_is_required_is_checked_with_the_settings_in_force(
+    folder: Path, ferrule: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(NO_NAMESPACES)
+    ran = ferrule("doctor", "--require", "network")
+    assert ran.code == 7 and "no file_reads" in ran.err  # required by the settings' default
+    monkeypatch.setenv("FERRULE_SANDBOX_REQUIRE", "new_names")
+    assert ferrule("doctor", "--require", "network").code == 0
+    assert ferrule("doctor", "--require", "signals").code == 7
+    machine(replace(FULL, cgroup=""))
+    monkeypatch.setenv("FERRULE_SANDBOX_REQUIRE", "memory")
+    ran = ferrule("doctor", "--require", "network")
+    assert ran.code == 7 and "no memory" in ran.err
+
+
+@pytest.mark.proves("doctor.sandbox.require-settings")
+def test_where_the_sandbox_is_switched_off_nothing_is_held(
+    folder: Path, ferrule: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(FULL)
+    monkeypatch.setenv("FERRULE_SANDBOX_MODE", "off")
+    ran = ferrule("doctor", "--require", "network")
+    assert ran.code == 7 and "`sandbox.mode: off`" in ran.err and "hint: " in ran.err
+
+
 @pytest.mark.proves("doctor.sandbox.truth")
 def test_this_machine_is_reported_as_the_probes_found_it(folder: Path, ferrule: Any) -> None:
     _, found = said(ferrule)
@@ -142,11 +181,13 @@ def test_where_no_namespace_can_be_made_the_command_line_says_so_and_refuses(
         "missing: file_reads" in found["sandbox"]["detail"]
         and "max_user_namespaces" in found["sandbox"]["detail"]
     )
-    assert found["sandbox.network"]["detail"].startswith("no")
+    by_landlock = probe().landlock_abi > 0
+    assert found["sandbox.network"]["detail"].startswith("yes" if by_landlock else "no")
+    assert found["sandbox.file_reads"]["detail"].startswith("partly" if by_landlock else "no")
     refused = without.without_user_namespaces(
         [*command, "--require", "network"], env=environment, cwd=str(folder)
     )
-    assert refused.returncode == 7 and "ENOSPC" in refused.stderr
+    assert refused.returncode == 7 and "max_user_namespaces" in refused.stderr
 
 
 # ---- the settings behind it

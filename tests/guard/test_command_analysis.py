@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -241,3 +242,21 @@ SHELLY = st.lists(
 def test_shell_like_text_is_analysed_without_an_error(text: str) -> None:
     analyse(text)
     analyse(["sh", "-c", text])
+
+
+@pytest.mark.proves("command.misread-is-problem")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sh", "-c", "echo $'a\\'; rm x; #'"],
+        ["dash", "-c", "[[ x || ./evil ]]"],
+        ["env", "sh", "-c", "echo $'a\\'; rm x; #'"],
+        "sh <<'E'\necho $'a\\'; rm x; #'\nE\n",
+        ["zsh", "-c", "ls"],
+        ["fish", "-c", "ls"],
+    ],
+)
+def test_text_for_a_shell_that_is_not_bash_is_not_taken_for_bashs(command: Any) -> None:
+    assert any("may read its text otherwise" in doubt for doubt in analyse(command).doubts)
+    for harmless in (["sh", "-c", "ls | wc -l"], ["bash", "-c", "echo $'a b' && [[ -f x ]]"]):
+        assert not any("otherwise" in doubt for doubt in analyse(harmless).doubts)

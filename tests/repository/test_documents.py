@@ -192,7 +192,7 @@ def maker() -> Any:
 
 
 @pytest.mark.proves("documents.made-pages-are-fresh")
-@pytest.mark.parametrize("name", ["docs/reference.md", "docs/settings.md", "AGENTS.md"])
+@pytest.mark.parametrize("name", ["docs/reference.md", "docs/settings.md", "docs/promises.md", "AGENTS.md"])
 def test_pages_made_from_the_code_are_fresh(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == maker().PAGES[name](), "run `make docs`"
 

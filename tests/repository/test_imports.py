@@ -29,13 +29,20 @@ ROOT_FILES = {"", "_version", "__main__", "command"}
 """Modules beside the layers: what programs import. They may import anything, and no layer imports them."""
 
 HEAVY = {
-    "pydantic": {"tools.modelled"},
-    "jsonschema_rs": {"tools.define", "models.ways", "extend.hooks"},
+    "pydantic": {"tools.modelled", "connect.mcp"},
+    "any_llm": {"models"},
+    "re2": {"toolkits.stdlib"},
+    "pydantic_monty": {"toolkits.code_mode"},
+    "httpx2": {"connect.mcp"},
+    "anyio": {"connect.mcp"},
+    "mcp": {"connect.mcp"},
+    "mcp_types": {"connect.mcp"},
+    "jsonschema_rs": {"tools.define", "tools.patterns", "models.ways", "extend.hooks"},
     "starlark": {"extend.starlark"},
     "jiter": {"models"},
     "yaml": {"store", "extend", "guard", "faces", "models"},
     "platformdirs": {"store.paths"},
-    "pathspec": {"toolkits", "guard.matching"},
+    "pathspec": {"toolkits", "guard.matching", "extend.skills"},
     "tree_sitter": {"guard", "toolkits"},
     "tree_sitter_bash": {"guard", "toolkits"},
     "click": {"faces.cli"},

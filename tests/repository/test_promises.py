@@ -6,60 +6,26 @@ our own words: each names the promises that keep it, or says `later` with the re
 
 from __future__ import annotations
 
-import ast
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from source import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+from made_promises import TITLES, claims, entries
 
 TESTS = ROOT / "tests"
 MANIFEST = TESTS / "promises.yaml"
 SOURCES = sorted((TESTS / "promise_sources").glob("*.yaml"))
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One `@pytest.mark.proves` on one test."""
-
-    promise: str
-    where: str
-
-
-def claims(folder: Path = TESTS) -> Iterator[Claim]:
-    """Every promise claimed by a mark, read from the text of the tests: nothing is imported."""
-    for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and _is_mark(node.func):
-                for argument in node.args:
-                    where = f"{path.relative_to(folder.parent)}:{node.lineno}"
-                    if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
-                        raise AssertionError(f"{where}: a promise is named by a plain string")
-                    yield Claim(argument.value, where)
-
-
-def _is_mark(function: ast.expr) -> bool:
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr == "proves"
-        and ast.unparse(function).endswith("mark.proves")
-    )
-
-
-def load(path: Path) -> list[dict[str, Any]]:
-    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert isinstance(entries, list), f"{path.name} is a list"
-    return entries
-
-
-PROMISES = load(MANIFEST)
+PROMISES = entries(MANIFEST)
 IDS = {entry["id"] for entry in PROMISES}
 CLAIMS = list(claims())
-PLACES = [(path.name, place) for path in SOURCES for place in load(path)]
+PLACES = [(path.name, place) for path in SOURCES for place in entries(path)]
 
 
 def test_a_promise_has_an_id_a_sentence_and_a_source() -> None:
@@ -93,7 +59,7 @@ def test_every_claim_is_about_a_promise() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_every_place_that_promises_is_answered(path: Path) -> None:
     wrong: list[str] = []
-    for place in load(path):
+    for place in entries(path):
         named = place.get("promises") or []
         later = place.get("later")
         if not str(place.get("place", "")).strip() or set(place) - {"place", "promises", "later", "reason"}:
@@ -115,11 +81,4 @@ def test_places_for_later_are_counted() -> None:
 
 
 def test_the_sources_are_all_there() -> None:
-    assert {path.stem for path in SOURCES} == {
-        "harvey",
-        "local_harness",
-        "llm_tools",
-        "design",
-        "acceptance",
-        "defects",
-    }
+    assert {path.stem for path in SOURCES} == set(TITLES)

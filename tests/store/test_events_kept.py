@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.calls import Call, ErrorType, Result, compact
-from ferrule.core.events import Access, Event, ToolAnswered, Unknown, Usage, decode, encode
+from ferrule.core.events import (
+    Access,
+    Event,
+    ProviderToolCall,
+    ToolAnswered,
+    Unknown,
+    Usage,
+    decode,
+    encode,
+)
 from ferrule.core.limits import OUTPUT_CAP, Limits
 from ferrule.store.chain import bound
 from ferrule.store.journal import SqliteJournal
@@ -57,10 +66,11 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Result: RESULTS,
     Result | None: st.none() | RESULTS,
     Limits: LIMITS,
-    Usage: st.builds(Usage, NUMBERS, NUMBERS, NUMBERS),
+    Usage: st.builds(Usage, *[NUMBERS] * 5),
     Access: st.builds(Access, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple)),
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
     tuple[Call, ...]: st.lists(CALLS, max_size=2).map(tuple),
+    tuple[ProviderToolCall, ...]: st.lists(st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2).map(tuple),
 }
 
 

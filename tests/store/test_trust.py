@@ -63,6 +63,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a new file": lambda root: (root / ".ferrule/tools/y.md").write_text(""),
     "a new folder": added,
     "servers": lambda root: (root / ".mcp.json").write_text("{}"),
+    "a main file": lambda root: (root / "harness.md").write_text("---\ntools: []\n---\n"),
+    "a settings file at the root": lambda root: (root / "ferrule.yaml").write_text("tools: []\n"),
+    "the same with its other ending": lambda root: (root / "ferrule.yml").write_text("tools: []\n"),
     "a removed file": lambda root: (root / ".ferrule/tools/x.md").unlink(),
     "a renamed file": lambda root: (root / ".ferrule/tools/x.md").rename(root / ".ferrule/tools/z.md"),
     "a file made a link": lambda root: (

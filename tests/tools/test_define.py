@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import ToolDefinitionError, define_tool
+from ferrule import ToolDefinitionError, define_tool, tool
 from ferrule.tools.definition import Subject
 
 
@@ -116,6 +116,16 @@ def test_touches_are_words_and_unknown_ones_are_refused() -> None:
     assert tool.subjects({"path": "a", "cmd": "ls"}) == (Subject("write", "a"), Subject("command", "ls"))
     with pytest.raises(ToolDefinitionError, match="`path`"):
         made({"path": "Where."}, touches={"path": "delete"})
+
+
+@pytest.mark.proves("tools.senseless-options")
+@pytest.mark.parametrize("namespace", [42, True, ["ops"], " ", "a b", "ops::"])
+def test_a_namespace_that_is_no_name_is_an_error_where_it_is_written(namespace: Any) -> None:
+    with pytest.raises(ToolDefinitionError):
+        made({}, namespace=namespace)
+    with pytest.raises(ToolDefinitionError):
+        tool(namespace=namespace)(later)
+    assert made({}, namespace="ops::web").full_name == "ops::web::act"
 
 
 def test_options_are_those_of_the_decorator() -> None:

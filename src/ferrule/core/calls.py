@@ -40,7 +40,7 @@ class Call:
 class Result:
     """The one answer to a call.
 
-    `data` is text or a JSON value, already bounded; None on failure. `size` counts the bytes of the
+    `data` is text or a JSON value, already bounded; on failure None, or what the tool knows of the attempt. `size` counts the bytes of the
     whole value before it was cut; `partial` says that it was. `timestamp` is the wall time of the
     answer in ms since 1970, `duration_ms` the time inside the handler. `notes` tell the model
     what was repaired or what it should change; they follow the value in what the model reads.

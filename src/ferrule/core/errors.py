@@ -11,6 +11,9 @@ Exceptions carry data and do not log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .calls import ErrorType
 
 
@@ -24,10 +27,19 @@ class ToolFailed(Signal):
     Unlike `RetryCall`, the arguments may have been fine: the world said no.
     """
 
-    def __init__(self, error_type: ErrorType, message: str, *, transient: bool = False) -> None:
+    def __init__(
+        self,
+        error_type: ErrorType,
+        message: str,
+        *,
+        transient: bool = False,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(error_type, message)
         self.error_type = error_type
         self.message = message
+        self.data = data
+        """What is known of the failed call, as JSON: the `data` of its result. None for most."""
         self.transient = transient
         """True if the same call could work a moment later (the retry classes of `tools.reliability`)."""
 
@@ -117,6 +129,13 @@ class ProviderError(FerruleError):
         """HTTP status, where there was one."""
         self.retry_after = retry_after
         """Seconds the server asked us to wait."""
+
+
+class ContextLeak(ProviderError):
+    """A question was about to carry raw heavy content that belongs in an artifact. It was not sent."""
+
+    code = "context_leak"
+    exit_code = 1
 
 
 class JournalError(FerruleError):

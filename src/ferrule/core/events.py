@@ -24,14 +24,41 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache."""
+    """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache, `written` the part
+    that went into it (some providers bill that higher), `reasoning` the part of `output` that nobody reads."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
+    written: int = 0
+    reasoning: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.input + other.input, self.output + other.output, self.cached + other.cached)
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.written + other.written,
+            self.reasoning + other.reasoning,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderToolCall:
+    """What a provider did with a tool that it runs itself (`models.hosted`). A record: nothing is dispatched for it.
+
+    The ids and the type are the provider's; `tool_kind` is one word (search, fetch, execute, mcp, tool_search, ...), `name`
+    the tool (`server.tool` of a remote MCP server), `provider_metadata` its own JSON, bounded.
+    """
+
+    provider_tool_id: str
+    call_id: str = ""
+    provider_tool_type: str = ""
+    tool_kind: str = "other"
+    name: str = ""
+    status: str = ""
+    provider_metadata: str = "{}"
+    executor: str = "provider_native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +94,10 @@ EVERYTHING = Access(reads=(), writes=("",))
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """First event of a session: what it was opened with. `system` is the system text, kept for its life."""
+    """First event of a session: what it was opened with. `system` is the system text, kept for its life.
+
+    The session of a sub-agent names itself (`agent`) and whoever delegated: session (`parent`) and call (`parent_call`).
+    """
 
     kind: ClassVar[str] = "session.opened"
     model: str = ""
@@ -78,6 +108,8 @@ class SessionOpened:
     results: str = "value"
     parent: str = ""
     format: int = FORMAT
+    parent_call: str = ""
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +145,7 @@ class ModelAnswered:
     """One whole answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
 
     `way` says how calls were made (native, constrained, text, commands); `raw` is the provider's own
-    JSON where it must be replayed byte for byte.
+    JSON where it must be replayed byte for byte; `provider_calls` are those that the provider carried out itself.
     """
 
     kind: ClassVar[str] = "model.answered"
@@ -124,6 +156,7 @@ class ModelAnswered:
     stop: str = "end"
     way: str = "native"
     raw: str | None = None
+    provider_calls: tuple[ProviderToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +229,27 @@ class ToolAnswered:
 
     kind: ClassVar[str] = "call.answered"
     result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationStarted:
+    """A call has a sub-agent do its work; `session` is the sub-agent's own, in the same journal."""
+
+    kind: ClassVar[str] = "delegation.started"
+    call_id: str
+    session: str
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationFinished:
+    """The sub-agent's work is over: `stop` as in `RunFinished`. Its `usage` counts as the run's that delegated."""
+
+    kind: ClassVar[str] = "delegation.finished"
+    call_id: str
+    session: str
+    stop: str = "done"
+    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +334,8 @@ Event = (
     | PersonAnswered
     | CallStarted
     | ToolAnswered
+    | DelegationStarted
+    | DelegationFinished
     | Noticed
     | NoticeGiven
     | Cancelled
@@ -292,7 +348,7 @@ Event = (
 _BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
 _NAMES: dict[type, tuple[str, ...]] = {
     cls: tuple(f.name for f in fields(cls))
-    for cls in (*_BY_KIND.values(), Call, Result, Usage, Access, Limits)
+    for cls in (*_BY_KIND.values(), Call, ProviderToolCall, Result, Usage, Access, Limits)
 }
 _NESTED: dict[str, Any] = {"call": Call, "usage": Usage, "access": Access, "result": Result, "limits": Limits}
 
@@ -364,6 +420,8 @@ def _build(cls: Any, body: dict[str, Any]) -> Any:
         item = body[name]
         if name == "calls":
             item = tuple(_build(Call, call) for call in item)
+        elif name == "provider_calls":
+            item = tuple(_build(ProviderToolCall, call) for call in item)
         elif name in _NESTED and not (item is None and cls is CallEvaluated):
             if type(item) is not dict:
                 raise TypeError(f"{name} is not an object")

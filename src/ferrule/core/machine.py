@@ -41,18 +41,16 @@ class Machine:
     def __init__(self) -> None:
         self.limits = Limits()
         self.phase = Phase.IDLE
-        self.round = 0
-        self.usage = events.Usage()
+        self.round, self.usage = 0, events.Usage()
         self.history: list[Message] = []
         self.ids: set[str] = set()
         """Of every call in this session: a new one must have another."""
-        self._envelope = False
+        self._envelope = self._last_answer = False
         self._slots: dict[str, Slot] = {}
         self._batch: list[Slot] = []
         self._direct: list[Slot] = []
         self._notices: list[events.NoticeGiven] = []
         self._repeats = Repeats()
-        self._last_answer = False
 
     def feed(self, event: events.Event) -> list[Command]:
         """Take one event in; say what to do next."""
@@ -94,8 +92,7 @@ class Machine:
         text = notices.before(self._notices, event.text) if self._notices else event.text
         self.history.append(UserMessage(text))
         self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
-        self._repeats = Repeats()
-        self._last_answer = False
+        self._repeats, self._last_answer = Repeats(), False
         self.round, self.usage = 0, events.Usage()
         return self._ask()
 
@@ -122,8 +119,7 @@ class Machine:
         """The next question, with what the model is to read before it; or the end, if there were enough."""
         if self.round >= self.limits.max_rounds:
             if self.limits.on_limit != "answer":
-                why = f"{self.limits.max_rounds} rounds"
-                return self._stop(ErrorType.LIMIT, why, "limit", "limit_max_rounds")
+                return self._stop(ErrorType.LIMIT, f"{self.round} rounds", "limit", "limit_max_rounds")
             self._last_answer = True
         self._close_round()
         if self._notices:
@@ -211,6 +207,10 @@ class Machine:
         slot.complete(self._repeats.observe(slot.call, event.result) if observe else event.result)
         return self._advance()
 
+    def _on_delegated(self, event: events.DelegationFinished) -> list[Command]:
+        self.usage += event.usage
+        return []
+
     def _advance(self) -> list[Command]:
         """Start whatever may start now; when a round is answered, go on."""
         waiting = [slot for slot in self._batch if slot.result is None]
@@ -249,8 +249,8 @@ class Machine:
     def _on_limit(self, event: events.LimitHit) -> list[Command]:
         if not self.active:
             return []
-        why = f"{event.limit} = {event.value:g}"
-        return self._stop(ErrorType.LIMIT, why, "limit", f"limit_{event.limit}")
+        why, code = f"{event.limit} = {event.value:g}", f"limit_{event.limit}"
+        return self._stop(ErrorType.LIMIT, why, "limit", code)
 
     def _stop(self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = "") -> list[Command]:
         for slot in self.open_calls():
@@ -292,6 +292,7 @@ class Machine:
         events.PersonAnswered: _on_person,
         events.CallStarted: _on_started,
         events.ToolAnswered: _on_answered,
+        events.DelegationFinished: _on_delegated,
         events.Cancelled: _on_cancelled,
         events.LimitHit: _on_limit,
         events.RunFinished: _on_finished,

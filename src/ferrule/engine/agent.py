@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,19 @@ from .hooks import Hook
 from .live import Live
 from .prompt import system_text
 from .session import RunResult, Session
+from .usable import Usable
 
 if TYPE_CHECKING:
+    from ferrule.store.artifacts import Artifacts, ArtifactStore
+
+    from .child import Below
     from .hook_chain import Hooks
     from .hook_events import EventHook
+    from .keeping import Keeper
+    from .lineage import Lineage
+    from .registration import RegistrationLimits
+    from .roster import Roster
+    from .sub_agent import DelegationLimits, SubAgent
 
 
 class Agent:
@@ -51,6 +61,10 @@ class Agent:
     *ask* is a *no*. `journal` is a Journal or a file; by default the person's own, in their state folder.
     `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
     shows the model the whole result object always. `hooks` are asked around calls, or on events (`hook_events`). `connect` turns a model's name into a wire, when it is first needed.
+    `agents` are those that its sessions may delegate to with the tool `delegate`, which is there if this is not None; `delegation`
+    bounds it. `artifacts` keeps large results: True in the person's own state folder, a folder or a store there; then the model gets
+    stubs, and tools to read parts. By default only what exceeds the output limit is kept, where the journal is a file, for its owner.
+    `registration` lets sessions gain tools, hooks and agents while they run, so many of each (`engine.registration`), and delegate.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
         print(agent.run_sync("Is it raining in Ghent?").text)
@@ -83,6 +97,10 @@ class Agent:
         clock: Clock | None = None,
         interruptible: bool = False,
         connect: Callable[[str], Wire] = resolve,
+        agents: Iterable[SubAgent] | None = None,
+        delegation: DelegationLimits | None = None,
+        registration: RegistrationLimits | None = None,
+        artifacts: Artifacts | ArtifactStore | str | Path | bool | None = None,
     ) -> None:
         self._model = model
         self._connect = connect
@@ -116,6 +134,45 @@ class Agent:
             # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
             self.workspace = self.workspace.refusing(self.gate.refuses)
             self._resources[Workspace] = self.workspace
+        self.roster: Roster | None = None
+        self._lineage: Lineage | None = None
+        self._registration = registration
+        if agents is not None or registration is not None:
+            self._let_delegate(agents or (), delegation)
+        self._artifacts: Artifacts | None = None
+        if artifacts or (artifacts is None and self._journal_is_file):
+            self._keep(artifacts)
+
+    @property
+    def _journal_is_file(self) -> bool:
+        where = self._journal_at
+        if where is None or isinstance(where, (str, Path)):
+            return str(where) != ":memory:"
+        return isinstance(where, SqliteJournal) and where.path is not None
+
+    def _keep(self, given: Artifacts | ArtifactStore | str | Path | bool | None) -> None:
+        from ferrule.store.artifacts import Artifacts
+
+        from .keeping import join, kept_in
+
+        self._resources[Artifacts] = self._artifacts = kept_in(given, self.limits)
+        if self._artifacts.threshold is not None:
+            join(self.catalog)
+
+    def _keeper(self) -> Keeper:
+        from .keeping import Keeper
+
+        assert self._artifacts is not None
+        reader = self.catalog.get("artifact_read")
+        readable = reader is not None and not self.gate.hidden(reader)
+        return Keeper(self._artifacts, self.limits.max_output_bytes, readable=readable)
+
+    def _let_delegate(self, agents: Iterable[SubAgent], limits: DelegationLimits | None) -> None:
+        from .delegate_tool import join
+        from .roster import Roster
+
+        self.roster = Roster(agents, limits)
+        join(self.roster, self.catalog, self.gate)
 
     @property
     def model(self) -> str:
@@ -149,6 +206,8 @@ class Agent:
         """Give the model's connections (or its local server) back; sessions can go on with new ones."""
         if not isinstance(self._model, str):
             await self._model.close()
+        if self.roster is not None:
+            await self.roster.disconnect()
 
     @property
     def journal(self) -> Journal:
@@ -158,10 +217,10 @@ class Agent:
             where = self._journal_at = SqliteJournal(where or journal_file())
         return where
 
-    def session(self) -> Session:
-        """A new session with an empty history."""
+    def session(self, *, id: str = "") -> Session:
+        """A new session with an empty history; `id`, if given, must be new in the journal."""
         system = system_text(self.instructions, tools=len(self.catalog) > 0)
-        session = self._make(uuid4().hex, system)
+        session = self._make(id or uuid4().hex, system)
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
@@ -171,6 +230,21 @@ class Agent:
             results=self._results,
         )
         session.driver.open(opened)
+        return session
+
+    def below(self, part: Below) -> Session:
+        """The session of a sub-agent (`engine.delegation`): this agent's in all but what `part` says. Raises ConfigError."""
+        assert self.roster is not None
+        child = copy(self)
+        child.catalog, child.limits, child.instructions = Catalog(part.tools), part.limits, part.instructions
+        child.gate, child.approver, child._specs = part.gate, part.approver, None
+        child._hooks, child._lineage = (*self._hooks, *part.hooks), part.lineage
+        if part.model not in ("", self.model):
+            child.change_model(
+                self.roster.wire(part.model, self._connect), options=ModelOptions(), way="auto"
+            )
+        session = child.session(id=part.session_id)
+        session.driver.dispatcher.gate = part.gate
         return session
 
     def resume(self, session_id: str) -> Session:
@@ -187,6 +261,8 @@ class Agent:
             )
         session = self._make(found.session, opened.system)
         session.driver.recall([record.event for record in records])
+        if (keeper := session.driver.dispatcher.keeper) is not None:
+            keeper.settled = len(session.driver.machine.history)
         session.driver.open(None)
         return session
 
@@ -226,23 +302,37 @@ class Agent:
         identity = Identity(self._tenant, self._user, session_id, "none")
         make: Callable[..., Driver] = Driver
         around_calls: tuple[Hook, ...] = ()
-        if self._hooks:
+        if self._hooks or self.roster is not None:
             make, around_calls = self._hooked()
+        catalog = self.catalog
+        if self._registration is not None:
+            from .session_catalog import SessionCatalog
+
+            catalog = SessionCatalog(catalog)
+
+        async def exchange(added: tuple[ToolSpec, ...] = (), way: str = "") -> Exchange:
+            return await self._exchange(system, driver, added, way)
+
         driver = make(
             Machine(),
             Dispatcher(
-                self.catalog,
+                catalog,
                 self.gate.for_session(),
                 hooks=around_calls,
                 scopes=self._scopes,
                 cap=self.limits.max_output_bytes,
                 clock=self._clock,
+                keeper=self._keeper() if self._artifacts is not None else None,
             ),
             self.journal,
             identity,
-            exchange=lambda: self._exchange(system, driver),
+            exchange=exchange,
             approver=self.approver,
-            resources={**self._resources, Approver: CurrentApprover(lambda: driver.approver)},
+            resources={
+                **self._resources,
+                Approver: CurrentApprover(lambda: driver.approver, lambda: driver.log),
+                Usable: Usable(lambda: driver.dispatcher),
+            },
             interruptible=self._interruptible,
             unclosed=self._unclosed,
         )
@@ -253,12 +343,24 @@ class Agent:
 
         workspace = str(self.workspace.root) if self.workspace else ""
         hooks, around_calls = session_hooks(self._hooks, workspace=workspace, mode=str(self.gate.mode))
-        return partial(HookedDriver, hooks=hooks), around_calls
+        if self.roster is None:
+            return partial(HookedDriver, hooks=hooks), around_calls
+        from .delegating import DelegatingDriver
 
-    async def _exchange(self, system: str, driver: Driver) -> Exchange:
+        family = {"home": self, "roster": self.roster, "lineage": self._lineage}
+        if self._registration is None:
+            return partial(DelegatingDriver, hooks=hooks, **family), around_calls
+        from .growing import GrowingDriver
+
+        return partial(GrowingDriver, hooks=hooks, registration=self._registration, **family), around_calls
+
+    async def _exchange(
+        self, system: str, driver: Driver, added: tuple[ToolSpec, ...] = (), way: str = ""
+    ) -> Exchange:
+        """A conversation. `added` are tools that a session has besides, `way` is how tools are called if not as the agent says."""
         from ferrule.models.ways.ladder import choose, open_exchange
 
-        way, specs = self._way, self.specs()
+        way, specs = way or self._way, (*self.specs(), *added)
         if way == "auto" and not self._fallback and specs:
             way = choose(await self.wire.capabilities())
         exchange, _ = await open_exchange(
@@ -270,6 +372,10 @@ class Agent:
             driver.log.notice,
             native_fallback="allow" if self._fallback else "reject",
         )
+        if (keeper := driver.dispatcher.keeper) is not None:
+            from .keeping import guarded
+
+            exchange = guarded(exchange, keeper, self.catalog, driver.log.notice)
         return exchange
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -282,9 +388,7 @@ class Agent:
                     tool.full_name, names[tool.full_name], tool.description, tool.schema_json(), tool.examples
                 )
                 for tool in self.catalog
-                if tool.loading is Loading.ALWAYS
-                and tool.scopes <= self._scopes
-                and not gate.hidden(tool.full_name)
+                if tool.loading is Loading.ALWAYS and tool.scopes <= self._scopes and not gate.hidden(tool)
             )
             self._specs = (gate, version, specs)
         return self._specs[2]

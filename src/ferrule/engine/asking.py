@@ -9,20 +9,37 @@ from ferrule.core.errors import FerruleError
 from ferrule.core.events import PersonAnswered
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver
 from ferrule.guard.gate import Gate
-from ferrule.tools.context import Context
+from ferrule.tools.context import ANSWERED, Context
 
 from .dispatcher import Prepared
+from .log import Log
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentApprover:
-    """Whoever is asked at that moment: a face may take over a session after it was made. For handlers that must ask."""
+    """Whoever is asked at that moment: a face may take over a session after it was made. For handlers that must ask.
+
+    `log`: where an answer is written before the handler goes on.
+    """
 
     current: Callable[[], Approver]
+    log: Callable[[], Log] | None = None
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`."""
-        return await self.current().ask(request)
+        """As `Approver.ask`. Raises JournalError, which is no yes, where the answer cannot be written."""
+        answer = await self.current().ask(request)
+        if self.log is not None:
+            log = self.log()
+            log.notice(ANSWERED, _told(request, answer))
+            log.flush()
+        return answer
+
+
+def _told(request: ApprovalRequest, answer: Answer) -> str:
+    by = f" by {answer.by}" if answer.by else ""
+    note = f" ({answer.note})" if answer.note else ""
+    asked = f"call {request.call.id}, `{request.tool.name}`: {request.reason}"
+    return f"{answer.choice}{by}{note}; asked about {asked}; digest {request.digest}"
 
 
 async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Gate) -> PersonAnswered:

@@ -56,12 +56,23 @@ def bound(value: Any, cap: int) -> Bounded:
     text = value if isinstance(value, str) else compact(value)
     if text.isascii() and len(text) <= cap:
         return Bounded(value, len(text), False, ())
-    raw = text.encode("utf-8", "replace")
+    # No character is less than a byte: more of them than the cap are not encoded.
+    raw = text[: cap + 1].encode("utf-8", "replace")
     if len(raw) <= cap:
         return Bounded(_clean(value, text, raw), len(raw), False, ())
     # A value that is cut is no longer JSON: it becomes text, and the notice says so.
-    head = raw[:cap].decode("utf-8", "ignore")
-    return Bounded(head, len(raw), True, (f"[output truncated at {cap} bytes of {len(raw)}]",))
+    head, size = raw[:cap].decode("utf-8", "ignore"), _size(text)
+    return Bounded(head, size, True, (f"[output truncated at {cap} bytes of {size}]",))
+
+
+def _size(text: str) -> int:
+    """Bytes of a text as UTF-8, counted a piece at a time: its encoded form may be more than there is room for."""
+    if text.isascii():
+        return len(text)
+    piece = 1 << 20
+    return sum(
+        len(text[start : start + piece].encode("utf-8", "replace")) for start in range(0, len(text), piece)
+    )
 
 
 def _clean(value: Any, text: str, raw: bytes) -> Any:

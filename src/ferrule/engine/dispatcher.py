@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import FerruleError, ToolFailed
@@ -25,14 +25,18 @@ from ferrule.core.events import CallEvaluated
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.guard.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
+from ferrule.tools.chunks import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool
 
 from . import shell
-from .bounds import bound
+from .bounds import Bounded, bound
 from .clock import Clock, SystemClock
 from .hooks import Answer, Ask, Block, Change, Hook
 from .threads import run_blocking
+
+if TYPE_CHECKING:
+    from .keeping import Keeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Dispatcher:
     """Takes calls through the pipeline.
 
     `scopes` are what this run's identity holds: a tool that wants others is refused. `cap` bounds the
-    text of a result in bytes.
+    text of a result in bytes. `keeper` keeps what is large; without one it is cut.
     """
 
     def __init__(
@@ -65,13 +69,26 @@ class Dispatcher:
         scopes: frozenset[str] = frozenset(),
         cap: int = OUTPUT_CAP,
         clock: Clock | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.catalog = catalog
         self.gate = gate
         self._hooks = tuple(hooks)
         self._scopes = scopes
         self._cap = min(cap, OUTPUT_CAP)
+        self.keeper = keeper
+        # Hooks see a result before it is kept: up to here it is not cut for them.
+        self._room = self._cap if keeper is None or not hooks else keeper.hooked
         self._clock = clock or SystemClock()
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """Those around calls, in their order. Others can be given; they are asked from the next call on."""
+        return self._hooks
+
+    @hooks.setter
+    def hooks(self, hooks: Sequence[Hook]) -> None:
+        self._hooks = tuple(hooks)
 
     # ---- steps 1 to 5
 
@@ -116,19 +133,20 @@ class Dispatcher:
             tool.access(checked.values),
             tool.polls,
         )
-        notes = (f"[note: {_listed(repairs)}]",) if repairs else ()
+        notes = (f"[note: {_listed(repairs)[:2000]}]",) if repairs else ()
         return Prepared(call, evaluation, tool, checked.values, notes, decision)
 
     def _unknown(self, name: str) -> str:
         # Only what this run may use: an error message is no way to discover the rest.
-        usable = {tool.full_name for tool in self.catalog if self._usable(tool)}
+        usable = {tool.full_name for tool in self.catalog if self.usable(tool)}
         near = [found for found in self.catalog.nearest(name, 10) if found in usable][:3]
         if near:
             return f"there is no tool `{name}`; did you mean {' or '.join(f'`{n}`' for n in near)}?"
         known = ", ".join(sorted(usable)[:20])
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
-    def _usable(self, tool: Tool) -> bool:
+    def usable(self, tool: Tool) -> bool:
+        """Whether this run may use the tool and know of it."""
         shown = tool.loading is not Loading.INTERNAL
         return shown and tool.scopes <= self._scopes and not self.gate.hidden(tool)
 
@@ -175,6 +193,8 @@ class Dispatcher:
             result = await self._answered(answered, call, started)
         for hook in self._hooks:
             result = await self._after(hook, tool, result, context)
+        if self.keeper is not None and self._hooks:
+            result = await self._kept_after(self.keeper, tool, result, context)
         return result
 
     async def _before(
@@ -230,7 +250,12 @@ class Dispatcher:
                 value, problems = tool.output.encode(value)
                 if problems:
                     raise _misfit(tool, problems)
-            kept = bound(value, self._cap)
+            if isinstance(value, Chunks):
+                kept = await self._gathered(tool, value, context, prepared.notes)
+            else:
+                kept = bound(value, self._room)
+                if self.keeper is not None and kept.size >= self.keeper.near and not self._hooks:
+                    kept = await self.keeper.keep(tool, value, kept, context.identity, prepared.notes)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -238,7 +263,8 @@ class Dispatcher:
             # Nobody stopped this call: something the handler waited for was cancelled. That is its failure.
             return self._failed(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started)
         except ToolFailed as error:
-            return self._failed(call, error.error_type, error.message, started)
+            failed = self._failed(call, error.error_type, error.message, started)
+            return failed if error.data is None else replace(failed, data=bound(error.data, self._cap).data)
         except OSError as error:
             return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         except FerruleError as error:
@@ -256,6 +282,29 @@ class Dispatcher:
             partial=kept.partial,
             notes=(*kept.notes, *prepared.notes),
         )
+
+    async def _gathered(self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]) -> Bounded:
+        """A result that comes in pieces. Hooks see its beginning, and what they do not see is not kept."""
+        from .keeping import cut_chunks
+
+        seconds = tool.reliability.timeout or shell.DEFAULT_TIMEOUT
+        try:
+            async with asyncio.timeout(seconds):
+                if self.keeper is None or self._hooks:
+                    return await cut_chunks(chunks, self._room)
+                return await self.keeper.gather(tool, chunks, context.identity, notes)
+        except TimeoutError as error:
+            said = f"`{tool.name}` did not give all of its output within {seconds:g} s"
+            raise ToolFailed(ErrorType.TIMEOUT, said) from error
+
+    async def _kept_after(self, keeper: Keeper, tool: Tool, result: Result, context: Context) -> Result:
+        try:
+            return await keeper.after_hooks(tool, result, context.identity)
+        except Exception as error:  # noqa: BLE001  boundary: a result that cannot be bounded is one failed result
+            message = f"the result could not be kept: {_said(error)}"
+            return replace(
+                result, success=False, data=None, error_type=ErrorType.INTERNAL_ERROR, error_message=message
+            )
 
     def stopped(self, prepared: Prepared) -> Result:
         """The result of a call whose handler was cancelled: what is known of its effect."""
@@ -279,7 +328,7 @@ class Dispatcher:
         changed = replace(changed, call_id=result.call_id, tool=result.tool)
         if not changed.success:
             return replace(changed, error_message=self._cut(changed.error_message or "withheld by a hook"))
-        kept = bound(changed.data, self._cap)
+        kept = bound(changed.data, self._room)
         notes = (*kept.notes, *changed.notes)
         return replace(
             changed, data=kept.data, size=kept.size, partial=kept.partial or changed.partial, notes=notes

@@ -253,12 +253,12 @@ class Driver:
             deadline=prepared.tool.reliability.timeout if prepared.tool else None,
             tell=lambda text: self.inbox.tell(text, call.tool),
             on_close=self.closers.add,
+            note=self.log.notice,
         )
 
     def _finish(self, command: Finish) -> Finish:
-        self._feed(
-            events.RunFinished(command.stop, command.text, command.code, command.detail, command.usage)
-        )
+        said = (command.stop, command.text, command.code, command.detail, command.usage)
+        self._feed(events.RunFinished(*said))
         self.log.flush()
         return command
 

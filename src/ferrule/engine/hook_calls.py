@@ -3,9 +3,9 @@ validated and judged again before the next one sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.calls import ErrorType, Result
 from ferrule.tools.context import Context
@@ -14,6 +14,7 @@ from ferrule.tools.definition import Tool
 from .hook_chain import Hooks, refusal
 from .hook_events import DEFAULT_PRIORITY, EventHook, ToolPost, ToolPre, json_value
 from .hooks import Answer, Ask, Block, Change, Hook
+from .sub_agent import DELEGATE
 
 
 class CallHook:
@@ -22,6 +23,7 @@ class CallHook:
     def __init__(self, hooks: Hooks, hook: EventHook) -> None:
         self._hooks = hooks
         self._hook = hook
+        self.priority = hook.priority
 
     async def before(
         self, tool: Tool, values: Mapping[str, Any], context: Context
@@ -29,13 +31,16 @@ class CallHook:
         """The hook's word on a call."""
         if not self._hook.on("tool.pre"):
             return None
-        payload = ToolPre.of(context.call_id, tool, values)
-        told = await self._hooks.tell(self._hook, self._hooks.occasion(payload))
-        action = told.action
+        occasion = self._hooks.occasion(ToolPre.of(context.call_id, tool, values))
+        payload = cast("ToolPre", occasion.payload)
+        action = (await self._hooks.tell(self._hook, occasion)).action
         if action.context:
             context.tell(_by(self._hook, action.context))
         if action.verdict == "block":
             return Block(refusal(self._hook, action))
+        if action.verdict == "delegate" and tool.full_name == DELEGATE:
+            # A hook that delegates every call would delegate its own delegations for ever.
+            return Block(f"the hook `{self._hook.name}` delegates a delegation")
         if action.verdict == "delegate":
             request = action.request or {}
             return Answer(lambda: self._hooks.delegated(request))
@@ -51,7 +56,7 @@ class CallHook:
         """The hook's word on a result."""
         if not self._hook.on("tool.post"):
             return None
-        payload = ToolPost(
+        posted = ToolPost(
             result.call_id,
             tool.known_as,
             result.success,
@@ -62,8 +67,9 @@ class CallHook:
             self._hooks.arguments.get(result.call_id),
             tool=tool,
         )
-        told = await self._hooks.tell(self._hook, self._hooks.occasion(payload))
-        action = told.action
+        occasion = self._hooks.occasion(posted)
+        payload = cast("ToolPost", occasion.payload)
+        action = (await self._hooks.tell(self._hook, occasion)).action
         if action.context:
             result = replace(result, notes=(*result.notes, _by(self._hook, action.context)))
         if action.verdict in ("block", "ask"):
@@ -103,6 +109,17 @@ def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook,
         elif hook.on("tool.pre") or hook.on("tool.post"):
             rows.append((hook.priority, CallHook(hooks, hook)))
     found = [hook for _, hook in sorted(rows, key=lambda row: row[0])]
+    return (*found, Remembered(hooks)) if hooks.on("tool.post") else tuple(found)
+
+
+def with_hook(row: Sequence[Hook], hooks: Hooks, hook: EventHook) -> tuple[Hook, ...]:
+    """The hooks on calls with one more in its place; `hooks` has it already."""
+    if not (hook.on("tool.pre") or hook.on("tool.post")):
+        return tuple(row)
+    found: list[Hook] = [one for one in row if not isinstance(one, Remembered)]
+    found = sorted(
+        [*found, CallHook(hooks, hook)], key=lambda one: getattr(one, "priority", DEFAULT_PRIORITY)
+    )
     return (*found, Remembered(hooks)) if hooks.on("tool.post") else tuple(found)
 
 

@@ -84,6 +84,8 @@ class Hooks:
         mode: str = "default",
     ) -> None:
         self.hooks = tuple(sorted(hooks, key=lambda hook: hook.priority))
+        self.added: tuple[EventHook, ...] = ()
+        """Those that came while the session ran (`engine.registration`)."""
         self.notice: Callable[[str, str], None] = lambda topic, text: None
         self.identity: Callable[[], Identity] = lambda: NOBODY
         self.stop = ""
@@ -91,6 +93,10 @@ class Hooks:
         self.arguments: dict[str, Mapping[str, Any]] = {}
         """Of calls that run, by call id, as JSON values."""
         self.delegate = delegate
+        self.through: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
+        """The session's own way to delegate (`engine.delegation`), which asks the hooks itself. Raises ToolFailed."""
+        self.agent_type = self.agent_id = ""
+        """Of the sub-agent whose session this is."""
         self._workspace = workspace
         self._mode = mode
         self._by_event: dict[str, tuple[EventHook, ...]] = {}
@@ -102,10 +108,16 @@ class Hooks:
             found = self._by_event[event] = tuple(hook for hook in self.hooks if hook.on(event))
         return found
 
+    def add(self, hook: EventHook) -> None:
+        """One more, from the next event on. Calls have their own row (`hook_calls.with_hook`)."""
+        self.hooks = tuple(sorted((*self.hooks, hook), key=lambda one: one.priority))
+        self.added = (*self.added, hook)
+        self._by_event = {}
+
     async def fire(self, payload: Payload) -> Outcome:
         """Ask the hooks of this event. Never raises for what a hook does."""
-        occasion = Occasion(payload, self.identity(), self._workspace, self._mode)
-        outcome = Outcome(payload)
+        occasion = self.occasion(payload)
+        outcome = Outcome(occasion.payload)
         for hook in self.on(occasion.event):
             told = await self.tell(hook, replace(occasion, payload=outcome.payload))
             outcome = _after(outcome, hook, told)
@@ -118,6 +130,8 @@ class Hooks:
 
     def occasion(self, payload: Payload) -> Occasion:
         """This event now."""
+        if self.agent_type:
+            payload = replace(payload, agent_type=self.agent_type, agent_id=self.agent_id)
         return Occasion(payload, self.identity(), self._workspace, self._mode)
 
     async def tell(self, hook: EventHook, occasion: Occasion) -> Told:
@@ -159,6 +173,8 @@ class Hooks:
         """Have a call's work done by another agent. Raises ToolFailed for a no, and where there is no other agent."""
         from ferrule.core.calls import ErrorType
 
+        if self.delegate is None and self.through is not None:
+            return await self.through(request)
         agent = str(request.get("agent", ""))
         before = await self.fire(DelegationPre(agent, request))
         if before.blocked:

@@ -11,6 +11,7 @@
     completion.post   CompletionPost   the answer is withheld, its calls are refused      text, calls
     delegation.pre    DelegationPre    nothing is delegated                               request
     delegation.post   DelegationPost   the answer is withheld                             result
+    delegation.post_verify  DelegationVerified  the work did not pass its check           -
     error             Failed           (too late)                                         -
     custom.*          Custom           the emitter is told                                data
 
@@ -51,10 +52,15 @@ class Garbage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a hook is told. `event` is the event's name, `changeable` what an answer may change."""
+    """What a hook is told. `event` is the event's name, `changeable` what an answer may change.
+
+    `agent_type` and `agent_id` say which sub-agent it happens in: its name and its session. Both are "" in a person's own session.
+    """
 
     event: ClassVar[str] = ""
     changeable: ClassVar[frozenset[str]] = frozenset()
+    agent_type: str = field(default="", kw_only=True)
+    agent_id: str = field(default="", kw_only=True)
 
     def as_dict(self) -> dict[str, Any]:
         """As scripts, commands and `when` see it: JSON values only, the caller's own copy."""
@@ -229,12 +235,14 @@ class CompletionPost(Payload):
 
 @dataclass(frozen=True, slots=True)
 class DelegationPre(Payload):
-    """Work that is about to be given to another agent. `request` is what `delegate` was called with, or the like."""
+    """Work that is about to be given to another agent. `request` is what `delegate` was called with, or the like;
+    `session` is the one that the agent would have."""
 
     event: ClassVar[str] = "delegation.pre"
     changeable: ClassVar[frozenset[str]] = frozenset({"request"})
     agent: str = ""
     request: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    session: str = ""
 
     def check(self, news: dict[str, Any]) -> None:
         _want(news, "request", dict)
@@ -247,6 +255,20 @@ class DelegationPost(Payload):
     agent: str = ""
     request: Mapping[str, Any] = field(default_factory=dict[str, Any])
     result: Any = None
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationVerified(Payload):
+    """An agent's work was checked (`engine.verification`): whether it `passed` and what the check said, at which attempt."""
+
+    event: ClassVar[str] = "delegation.post_verify"
+    agent: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    session: str = ""
+    attempt: int = 1
+    passed: bool = True
+    report: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +296,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     kind.event: kind
     for kind in (
         SessionStart, SessionEnd, TurnStart, TurnEnd, ToolPre, ToolPost, CompletionPre, CompletionPost,
-        DelegationPre, DelegationPost, Failed, Custom,
+        DelegationPre, DelegationPost, DelegationVerified, Failed, Custom,
     )
 }  # fmt: skip
 

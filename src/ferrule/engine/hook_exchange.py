@@ -129,7 +129,7 @@ class HookedExchange:
             return replace(answer, text=withheld, reasoning="", raw=None)
         changed = outcome.payload
         assert isinstance(changed, CompletionPost)
-        if changed == told:
+        if (changed.text, changed.calls) == (told.text, told.calls):
             return answer
         kept = _calls(changed.calls, answer.calls)
         stop = "end" if answer.calls and not kept else answer.stop

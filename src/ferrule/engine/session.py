@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferrule.core.calls import Result
 from ferrule.core.commands import Finish
-from ferrule.core.errors import LimitReached, ProviderError, RunCancelled
+from ferrule.core.errors import ContextLeak, LimitReached, ProviderError, RunCancelled
 from ferrule.core.events import Usage
 from ferrule.core.limits import Limits
 from ferrule.core.notices import PERSON
@@ -47,7 +47,7 @@ class Session:
     async def run(self, text: str) -> RunResult:
         """Work one message to its end.
 
-        Raises LimitReached (resumable), ProviderError, RunCancelled. Cancelling the awaiting task settles
+        Raises LimitReached (resumable), ProviderError (ContextLeak), RunCancelled. Cancelling the awaiting task settles
         the run first: every call is answered and journaled.
         """
         return self._outcome(await self.driver.run(text, self.model, self.limits))
@@ -60,6 +60,13 @@ class Session:
     async def call(self, tool: str, /, **arguments: Any) -> Result:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
         return await self.driver.call(tool, arguments)
+
+    async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
+        """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like any other.
+
+        `more` are its other parameters. The result's data is described in `engine.delegation`. Never raises for what the agent does.
+        """
+        return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
     async def stream(self, text: str) -> AsyncIterator[Live]:
         """The same run, event by event, as it happens. Leaving the loop cancels it.
@@ -112,4 +119,5 @@ class Session:
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")
         if finish.stop == "failed":
-            raise ProviderError(finish.detail, code=finish.code, hint=finish.hint)
+            kind = ContextLeak if finish.code == ContextLeak.code else ProviderError
+            raise kind(finish.detail, code=finish.code, hint=finish.hint)

@@ -1,4 +1,4 @@
-"""Everything that files bring to a run: tools and hooks, of a repository that is trusted and of the person who works in it.
+"""Everything that files bring to a run: tools, hooks and agents, of a repository that is trusted and of the person who works in it.
 
 What a repository holds is taken as `store.trust` saw it, once: the bytes whose digest was trusted are the bytes that are used.
 """
@@ -10,12 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ferrule.engine.hook_events import EventHook
+from ferrule.engine.sub_agent import SubAgent
 from ferrule.guard.sandbox.policy import Policy
 from ferrule.store.trust import Snapshot
 from ferrule.tools.definition import Tool
 
+from .agents.loading import LoadedAgents, load_agents
+from .agents.scripts import delegate
 from .builtins import World
 from .hooks.loading import LoadedHooks, load_hooks
+from .registering import meta, registration_tools
 from .sources import Loaded, load
 from .starlark.pool import Pool
 from .web.domains import Domains
@@ -38,6 +42,7 @@ class Extensions:
 
     tools: tuple[Tool, ...]
     hooks: tuple[EventHook, ...] = ()
+    agents: tuple[SubAgent, ...] = ()
     notices: tuple[str, ...] = ()
     """For the person: what is shadowed, has no effect or looks like a mistake."""
     _loaded: LoadedHooks | None = field(default=None, repr=False)
@@ -56,19 +61,25 @@ def load_extensions(
     reach: Reach | None = None,
     world: World | None = None,
     pool: Pool | None = None,
+    register: bool = False,
 ) -> Extensions:
     """What the files of a workspace, as `Trust.look` saw it, and of `own`, the person's settings folder, bring.
 
+    With `register` their scripts may add to a session, if the Agent has `registration`.
     A repository that is not trusted brings nothing. Raises ConfigError, all problems of tools (or of hooks) at once.
     """
     reach = reach or Reach()
     found = load(seen.files) if seen.state == "trusted" else Loaded(seen.state)
-    hooks = load_hooks(seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool)
-    given = replace(world or World(), web=Web(Domains.parse(reach.domains)))
+    agents = load_agents(seen, own)
+    if register:
+        shipped = (*shipped, *registration_tools(pool))
+    given = replace(world or World(delegate=delegate, meta=meta), web=Web(Domains.parse(reach.domains)))
+    hooks = load_hooks(seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool, turns=given.turns)
     return Extensions(
         found.make(given, shipped=shipped, pool=pool),
         hooks.hooks,
-        (*_said(found, shipped), *(str(one) for one in hooks.warnings), *_inert(hooks)),
+        agents.agents,
+        (*_said(found, shipped), *map(str, (*hooks.warnings, *agents.warnings)), *_inert(hooks, agents)),
         hooks,
     )
 
@@ -81,6 +92,7 @@ def _said(found: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
             yield f"the tool `{file.name}` of Ferrule is not shown to the model: {file.file} has its name"
 
 
-def _inert(hooks: LoadedHooks) -> Iterable[str]:
-    if hooks.inert:
-        yield f"hooks of this folder have no effect before it is trusted: {', '.join(hooks.inert)}"
+def _inert(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:
+    for what, files in (("hooks", hooks.inert), ("agents", agents.inert)):
+        if files:
+            yield f"{what} of this folder have no effect before it is trusted: {', '.join(files)}"

@@ -100,6 +100,15 @@ def text_of(node: Node, name: str, default: str = "") -> str:
     return found.value
 
 
+def begins(place: Node, data: bytes) -> tuple[int, int]:
+    """Line and column where a text begins: that of a block (`|`) in the line after its sign. `data` is the whole file."""
+    lines = data.split(b"\n")
+    if not lines[place.line - 1][place.column - 1 :].startswith((b"|", b">")) or len(lines) == place.line:
+        return place.line, place.column
+    below = lines[place.line]
+    return place.line + 1, len(below) - len(below.lstrip()) + 1
+
+
 def truth_of(node: Node, name: str, default: bool = False) -> bool:
     """A key's true or false. Raises ConfigError for anything else, with its place."""
     found = field(node, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ferrule.core.calls import ErrorType
@@ -14,16 +15,17 @@ from ferrule.tools.definition import Tool
 from ferrule.tools.reliability import Reliability
 
 from .builtins import Builtins, World
-from .starlark.pool import Pool, Told, shared
+from .bundles import Condition
+from .starlark.pool import Pool, beside, shared
 from .starlark.script import Bounds, Script
+from .tasks import SECONDS, start_task
+from .told import Lines
 from .tool_file import ToolFile
 
 CONTEXT = "_ferrule_context"
 """Under which the handler gets its `Context`. A model that sends an argument of this name does not reach it."""
 _SLACK = 2.0
 """Seconds that the engine waits beyond a script's own time: the script's own error says more than the engine's."""
-_LINE = 500
-"""Characters of a printed line that a person is shown."""
 
 
 def make_tool(
@@ -32,8 +34,9 @@ def make_tool(
     *,
     pool: Pool | None = None,
     handler: Callable[..., Any] | None = None,
+    condition: Condition | None = None,
 ) -> Tool:
-    """The tool of a file. `handler` is for a file without a script: it takes the arguments by keyword.
+    """The tool of a file. `handler` is for a file without a script: it takes the arguments by keyword. `condition` is that of its bundle.
 
     Raises ConfigError, naming the file, for what cannot be a tool (a schema that cannot be used, for example).
     """
@@ -44,14 +47,14 @@ def make_tool(
             file.name,
             file.description,
             parameters=file.schema,
-            handler=handler or _runner(file, world, pool),
+            handler=handler or _runner(file, world, pool, condition),
             side_effect=file.side_effect,
             risk=file.risk,
             examples=file.examples,
         )
     except ConfigError as error:
         raise ConfigError(f"{file.file}: {error.detail}", hint=error.hint) from error
-    seconds = file.timeout_ms / 1000 + _SLACK if file.timeout_ms else None
+    seconds = file.timeout_ms / 1000 + _SLACK if file.timeout_ms and not file.is_async else None
     return replace(
         made,
         context_parameter=CONTEXT if handler is None else None,
@@ -61,17 +64,24 @@ def make_tool(
     )
 
 
-def _runner(file: ToolFile, world: World, pool: Pool | None) -> Callable[..., Awaitable[Any]]:
+def _runner(
+    file: ToolFile, world: World, pool: Pool | None, condition: Condition | None
+) -> Callable[..., Awaitable[Any]]:
     script = file.script
 
     async def handler(**arguments: Any) -> Any:
         context: Context = arguments.pop(CONTEXT)
+        if condition is not None:
+            condition.check(world.turns.text(context.identity), file.name)
         if script is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
                 f"`{file.name}` has no script and no program gave it a handler; use another tool",
             )
-        return await run_script(script, arguments, context, world, file, pool)
+        if not file.is_async:
+            return await run_script(script, arguments, context, world, file, pool)
+        run = partial(run_script, script, arguments, context, world, file, pool or beside())
+        return start_task(run, file.name, arguments, context)
 
     return handler
 
@@ -84,26 +94,19 @@ async def run_script(
     file: ToolFile,
     pool: Pool | None = None,
 ) -> Any:
-    """`run(args)` of a tool's script, within the tool's time. Raises ScriptFailed."""
+    """`run(args)` of a tool's script, within the tool's time. What it launched ends with it. Raises ScriptFailed."""
     web = world.web.narrowed(file.domains) if file.domains is not None else world.web
     builtins = Builtins(context, world, file=file.file, web=web)
-    seconds = file.timeout_ms / 1000 if file.timeout_ms else None
-    return await (pool or shared()).run(
-        script,
-        "run",
-        [dict(arguments)],
-        serve=builtins.serve,
-        told=heard(context, file.name),
-        bounds=Bounds(seconds=seconds),
-    )
-
-
-def heard(context: Context, name: str) -> Told:
-    """What a script prints and logs, as lines of progress for the person."""
-
-    def told(level: str, text: str, fields: Mapping[str, Any]) -> None:
-        more = "".join(f" {key}={value}" for key, value in fields.items())
-        mark = "" if level in ("print", "info") else f"{level}: "
-        context.progress(f"{name}: {mark}{text}{more}"[:_LINE])
-
-    return told
+    lines = Lines(context, file.name)
+    seconds = file.timeout_ms / 1000 if file.timeout_ms else SECONDS if file.is_async else None
+    try:
+        return await (pool or shared()).run(
+            script,
+            "run",
+            [dict(arguments)],
+            serve=builtins.serve,
+            told=lines.hear,
+            bounds=Bounds(seconds=seconds),
+        )
+    finally:
+        await builtins.close()

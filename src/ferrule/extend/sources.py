@@ -14,30 +14,27 @@ change, and what it read is what is used. Everything that is wrong is said at on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as part
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.background import TASK_TOOLS
 from ferrule.store.trust import Change, State, Trust
-from ferrule.store.yaml_tree import Node, parse_yaml
+from ferrule.store.yaml_tree import Node
 from ferrule.tools.definition import OWN, Loading, Tool
 
 from .builtins import World
+from .bundles import INLINE, ROOTS, Bundle, Condition, conditions, fields_of, kind_of, read_bundle
 from .companions import COMPANIONS
-from .front_matter import Document, Warned, field, parse_document, text_of, unknown_keys
+from .front_matter import Document, Warned, field, parse_document
 from .handlers import make_tool
 from .starlark.pool import Pool
 from .tool_file import ToolFile, parse_inline, parse_tool
 
 KINDS = ("override", "harness", "builtin", "plugin")
 """What holds first."""
-ROOTS = (".ferrule", ".harness")
-_FOLDERS = {"overrides": "override", "builtins": "builtin", "plugins": "plugin"}
-_INLINE = (".ferrule/ferrule.yaml", ".harness/ferrule.yaml", ".harness/harness.md", ".ferrule/harness.md", "ferrule.yaml", "harness.md")  # fmt: skip
-_BUNDLE_KEYS = ("name", "description", "version", "when", "requires", "tools", "hooks")
-_KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +43,6 @@ class Found:
 
     kind: str
     tool: ToolFile
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """A file with several artifacts. `fields` is its front matter: `hooks`, `when` and `requires` are for others to read."""
-
-    kind: str
-    name: str
-    description: str
-    fields: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +71,29 @@ class Loaded:
     shadowed: tuple[Shadowed, ...] = ()
     warnings: tuple[Warned, ...] = ()
     changes: tuple[Change, ...] = ()
+    conditions: Mapping[str, Condition] = part(default_factory=dict[str, Condition])
+    """Of bundles that take part in some turns only, by file."""
 
     def make(
         self, world: World, *, shipped: Iterable[Tool] = (), pool: Pool | None = None
     ) -> tuple[Tool, ...]:
-        """The tools for a catalog: these, those that ship, and those that scripts read files with.
+        """The tools for a catalog: these, those that ship, those that scripts read files with, and those that tell of tasks.
 
         Where a file and a tool that ships have one name the file holds. The other one stays for scripts (`exec.run` in a
         `run_command.md` runs something), in a namespace of its own where the model does not see it, under the same gate.
         Raises ConfigError naming the file.
         """
-        beside = (*shipped, *(COMPANIONS if self.tools else ()))
+        known = (*shipped, *(COMPANIONS if self.tools else ()))
+        names = {tool.full_name for tool in known}
+        tasks = TASK_TOOLS if any(file.is_async for file in self.tools) else ()
+        beside = (*known, *(tool for tool in tasks if tool.full_name not in names))
         taken = {file.name for file in self.tools} & {tool.full_name for tool in beside}
         given = replace(world, taken=frozenset(taken))
         return (
-            *(make_tool(file, given, pool=pool) for file in self.tools),
+            *(
+                make_tool(file, given, pool=pool, condition=self.conditions.get(file.file))
+                for file in self.tools
+            ),
             *(_moved(tool) if tool.full_name in taken else tool for tool in beside),
         )
 
@@ -120,7 +115,7 @@ def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
         for name in seen.links
         if name.endswith(".md") and name.startswith(ROOTS)
     ]
-    return Loaded("trusted", loaded.tools, loaded.bundles, loaded.shadowed, (*loaded.warnings, *links))
+    return replace(loaded, warnings=(*loaded.warnings, *links))
 
 
 def load(files: Mapping[str, bytes]) -> Loaded:
@@ -129,12 +124,13 @@ def load(files: Mapping[str, bytes]) -> Loaded:
     for name in sorted(files):
         reading.take(name, files[name])
     tools, shadowed, doubled = _chosen(reading.found)
-    wrong = [*reading.wrong, *doubled]
+    held, missing = conditions(reading.bundles)
+    wrong = [*reading.wrong, *doubled, *missing]
     if wrong:
         hint = wrong[0].hint if len(wrong) == 1 else ""
         raise ConfigError("\n".join(error.detail for error in wrong), code="tool_files", hint=hint)
     warnings = [*reading.warnings, *(one for tool in tools for one in tool.warnings)]
-    return Loaded("trusted", tools, tuple(reading.bundles), shadowed, tuple(warnings))
+    return Loaded("trusted", tools, tuple(reading.bundles), shadowed, tuple(warnings), conditions=held)
 
 
 class _Reading:
@@ -150,33 +146,20 @@ class _Reading:
         root, _, rest = name.partition("/")
         folder, _, leaf = rest.partition("/")
         try:
-            if name in _INLINE:
-                fields = (
-                    parse_yaml(data, name) if name.endswith(".yaml") else parse_document(data, name).fields
-                )
-                self._inline("harness", fields, data)
-            elif root not in ROOTS or not leaf.endswith(".md") or "/" in leaf:
-                return
-            elif folder == "tools":
+            if name in INLINE:
+                self._inline("harness", fields_of(data, name), data)
+            elif kind := kind_of(name):
+                self._bundle(kind, parse_document(data, name), data)
+            elif root in ROOTS and folder == "tools" and leaf.endswith(".md") and "/" not in leaf:
                 self.found.append(Found("harness", parse_tool(data, name)))
-            elif folder in _FOLDERS:
-                self._bundle(_FOLDERS[folder], parse_document(data, name), data)
         except ConfigError as error:
             self.wrong.append(error)
 
     def _bundle(self, kind: str, document: Document, data: bytes) -> None:
-        fields = document.fields
-        stem = document.file.rpartition("/")[2].removesuffix(".md")
-        name = text_of(fields, "name") or stem
-        description = text_of(fields, "description") or document.body
-        if kind == "plugin" and not (_KEBAB.fullmatch(name) and description):
-            raise fields.error(
-                f"the plugin `{name}` needs a name in kebab-case and a description",
-                hint="write `name: my-plugin`",
-            )
-        self.warnings += unknown_keys(fields, _BUNDLE_KEYS, "a bundle")
-        self.bundles.append(Bundle(kind, name, description, fields))
-        self._inline(kind, fields, data)
+        bundle, warned = read_bundle(kind, document, data)
+        self.warnings += warned
+        self.bundles.append(bundle)
+        self._inline(kind, document.fields, data)
 
     def _inline(self, kind: str, fields: Node, data: bytes) -> None:
         tools = field(fields, "tools")

@@ -11,7 +11,8 @@
     Run a shell command.
 
 Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`, `examples` and `tests` are ours. Keys that
-mean nothing are warnings. `async` is kept and does nothing yet. The same keys, with `name` and `description`, make a tool inline.
+mean nothing are warnings. With `async: true` a call is answered at once and the script goes on (`tasks`). The same keys, with
+`name` and `description`, make a tool inline.
 
 A script that uses `http` or `delegate` and says no `side_effect` is `external`, so that a person is asked: these reach the
 world without another tool's gate. All else that a script does goes through tools that have their own.
@@ -22,8 +23,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as part
 from typing import Any
 
+from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
 from ferrule.store.yaml_tree import Node
 from ferrule.tools.definition import Risk, SideEffect
@@ -55,13 +58,37 @@ _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One entry of `tests`: with these arguments, and built-ins that answer so, `run` returns or fails so."""
+    """One entry of `tests`: with these arguments, in a folder that holds `files`, with built-ins that answer so, `run` ends so.
+
+    `expects` names what was written of `returns` (the whole value), `contains` (text in what the model sees) and `fails` (text in
+    the message, or the error's type); empty if nothing was. `leaves` are texts of files afterwards, None for one that is
+    not there; `asks` maps a built-in to the arguments that it was asked with at least once.
+    """
 
     where: str
     arguments: Mapping[str, Any]
     answers: Mapping[str, Any]
     returns: Any = None
     fails: str | None = None
+    name: str = ""
+    expects: str = "returns"
+    contains: str = ""
+    files: Mapping[str, str] = part(default_factory=dict[str, str])
+    leaves: Mapping[str, str | None] = part(default_factory=dict[str, str | None])
+    asks: Mapping[str, list[Any]] = part(default_factory=dict[str, list[Any]])
+
+    def wrong(self, value: Any) -> str:
+        """What is wrong with a value that `run` returned, or nothing."""
+        shown = value if isinstance(value, str) else compact(value)
+        match self.expects:
+            case "fails":
+                return f"the test should have failed with `{self.fails}`, and returned {value!r}"
+            case "returns" if value != self.returns:
+                return f"the test returned {value!r}, not {self.returns!r}"
+            case "contains" if self.contains not in shown:
+                return f"the test returned {shown[:2000]!r}, which does not contain {self.contains!r}"
+            case _:
+                return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +184,6 @@ def _suspicions(node: Node, script: Script | None) -> list[Warned]:
     elif not _RUN.search(script.source):
         place = field(node, "script") or node
         found.append(Warned(place.where, "the script defines no function `run(args)`"))
-    if truth_of(node, "async"):
-        place = field(node, "async") or node
-        found.append(Warned(place.where, "`async` is kept, but does nothing yet"))
     return found
 
 
@@ -207,18 +231,53 @@ def _examples(node: Node) -> tuple[Mapping[str, Any], ...]:
     return tuple(found)
 
 
+_CASE = ("name", "arguments", "answers", "files", "returns", "contains", "fails", "leaves", "asks")
+
+
 def _cases(node: Node) -> tuple[Case, ...]:
-    cases: list[Case] = []
-    for item in _entries(node, "tests"):
-        if wrong := unknown_keys(item, ("arguments", "answers", "returns", "fails"), "a test"):
-            raise ConfigError(str(wrong[0]))
-        given: dict[str, Any] = plain(item)
-        if ("returns" in given) == ("fails" in given):
-            raise item.error("a test says either what `run` `returns` or the text it `fails` with")
-        fails = str(given["fails"]) if "fails" in given else None
-        arguments, answers = _mapping(item, "arguments"), _mapping(item, "answers")
-        cases.append(Case(item.where, arguments, answers, given.get("returns"), fails))
-    return tuple(cases)
+    return tuple(_case(item) for item in _entries(node, "tests"))
+
+
+def _case(item: Node) -> Case:
+    if wrong := unknown_keys(item, _CASE, "a test"):
+        raise ConfigError(str(wrong[0]))
+    given: dict[str, Any] = plain(item)
+    ends = [key for key in ("returns", "contains", "fails") if key in given]
+    if len(ends) > 1 or not {*ends, "leaves", "asks"} & given.keys():
+        hint = "or what it `leaves` in files and what it `asks` for"
+        raise item.error(
+            "a test says either what `run` `returns`, text it `contains` or the text it `fails` with",
+            hint=hint,
+        )
+    asks = _mapping(item, "asks")
+    if not all(isinstance(one, list) for one in asks.values()):
+        raise item.error(
+            "`asks` maps a built-in to the list of its arguments", hint="asks: { fs.read: [notes.txt] }"
+        )
+    return Case(
+        where=item.where,
+        arguments=_mapping(item, "arguments"),
+        answers=_mapping(item, "answers"),
+        returns=given.get("returns"),
+        fails=str(given["fails"]) if "fails" in given else None,
+        name=text_of(item, "name"),
+        expects=ends[0] if ends else "",
+        contains=str(given.get("contains", "")),
+        files=_texts(item, "files"),
+        leaves=_texts(item, "leaves", none=True),
+        asks=asks,
+    )
+
+
+def _texts(node: Node, name: str, *, none: bool = False) -> dict[str, Any]:
+    """A mapping of paths below the folder of a test to texts."""
+    found = _mapping(node, name)
+    for path, text in found.items():
+        if not isinstance(text, str) and not (none and text is None):
+            raise node.error(f"`{name}`: what `{path}` holds must be text", hint="put it in quotes")
+        if path.startswith("/") or ".." in path.split("/") or not path.strip("/."):
+            raise node.error(f"`{name}`: `{path}` does not name a file below the folder of the test")
+    return found
 
 
 def _entries(node: Node, name: str) -> list[Node]:

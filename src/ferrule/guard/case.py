@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
 from .matching import Case, Need, host_of, normal
-from .named_paths import named_paths
+from .named_paths import judge_paths, named_paths
 from .parts import Analysis
 from .reserved import Names
-from .words import ANY, BRACE, ONE, UNKNOWN
+from .words import ANY, BRACE, ONE, UNKNOWN, literal
 
 _EXPLAINS = {
     SideEffect.NONE: ("read", "write", "command", "url", "agent", "skill"),
@@ -40,8 +40,9 @@ def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> C
     """The case of one call. No I/O."""
     subjects = tool.subjects({name: _readable(values.get(name)) for name in tool.touches})
     commands = [subject.value for subject in subjects if subject.kind == "command"]
-    analyses = _analysed(commands, around) if commands else ()
-    needs = [need for subject in subjects if subject.kind != "command" for need in _need(subject, around)]
+    variables = tuple(v for subject in subjects if subject.kind == "variables" for v in _each(subject))
+    analyses = _analysed(commands, variables, around) if commands else ()
+    needs = [need for subject in subjects for need in _need(subject, around)]
     needs += [need for analysis in analyses for need in _command_needs(analysis, around)]
     explained = _EXPLAINS[SideEffect(tool.side_effect)]
     if not any(need.kind in explained for need in needs if need.analysis is None or need.kind == "command"):
@@ -49,26 +50,63 @@ def build_case(tool: Tool, values: Mapping[str, Any], around: Surroundings) -> C
     labels = sorted({label for analysis in analyses for label in analysis.labels})
     refusal = next(_refusals(tool, subjects, analyses, around), "")
     unsure = next(_unsure(analyses, around), "")
+    if variables:
+        refusal, unsure = _judged_variables(variables, refusal, unsure)
     named = tuple(path for analysis in analyses for path in _named(analysis, around))
     return Case(tool, tool.full_name, tuple(needs), analyses, named, tuple(labels), refusal, unsure)
 
 
-def _analysed(commands: list[str | tuple[str, ...]], around: Surroundings) -> tuple[Analysis, ...]:
+def _analysed(
+    commands: list[str | tuple[str, ...]], variables: tuple[str, ...], around: Surroundings
+) -> tuple[Analysis, ...]:
     from .command import analyse  # a third of the guard's start-up, and most runs have no command
 
-    return tuple(analyse(c, root=around.root, home=around.home, names=around.names) for c in commands)
+    analyses = (analyse(c, root=around.root, home=around.home, names=around.names) for c in commands)
+    return tuple(_with_variables(a, variables, around) for a in analyses) if variables else tuple(analyses)
+
+
+def _each(subject: Subject) -> tuple[str, ...]:
+    return (subject.value,) if isinstance(subject.value, str) else subject.value
+
+
+def _with_variables(analysis: Analysis, variables: tuple[str, ...], around: Surroundings) -> Analysis:
+    """As if they were written before the command: every part gets them, and what they name is judged."""
+    from .variables import beside  # few calls set any
+
+    given = beside(variables)
+    values = tuple(literal(variable.partition("=")[2]) for variable in variables)
+    loose = (*analysis.loose, *values)
+    findings, doubts = judge_paths(analysis.parts, loose, around.root, around.home, around.names)
+    return replace(
+        analysis,
+        beside=given,
+        parts=tuple(replace(part, beside=given) for part in analysis.parts),
+        loose=loose,
+        labels=analysis.labels | {finding.label for finding in findings if finding.label},
+        doubts=tuple(dict.fromkeys((*analysis.doubts, *doubts))),
+        findings=tuple(dict.fromkeys((*analysis.findings, *findings))),
+    )
+
+
+def _judged_variables(variables: tuple[str, ...], refusal: str, unsure: str) -> tuple[str, str]:
+    """Why a call that sets these is refused, and why it is asked about; what was found before comes first."""
+    from .variables import doubts, refusals  # few calls set any
+
+    return refusal or next(refusals(variables), ""), unsure or next(doubts(variables), "")
 
 
 def _readable(value: object) -> object:
     """A touched argument as text: what is neither text nor a list of texts (a `Path`, a URL) has a spelling too."""
-    if value is None or isinstance(value, str):
-        return value
+    if value is None or isinstance(value, (str, Mapping)):
+        return cast("object", value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return [str(item) for item in cast("list[object]", value)]
     return str(value)
 
 
 def _need(subject: Subject, around: Surroundings) -> Iterator[Need]:
+    if subject.kind in ("command", "variables"):
+        return  # judged by their parts, and with them
     value = subject.value if isinstance(subject.value, str) else " ".join(subject.value)
     if subject.kind in ("read", "write"):
         yield Need(subject.kind, normal(value, around.root, around.home))

@@ -142,6 +142,7 @@ class Gate:
         try:
             case = build_case(tool, values, self.around)
             steps += [f"touches {need.kind} `{need.value}`" for need in case.needs]
+            steps += [f"sets {given}" for given in dict.fromkeys(v for a in case.analyses for v in a.beside)]
             steps += [f"label {label}" for label in case.labels]
             self._judge(case, self._profile(tool), (), steps)
         except Exception as error:  # noqa: BLE001  boundary: as in `decide`

@@ -186,23 +186,24 @@ def covers_part(specifier: str, part: Part) -> bool:
         return False
     if not wild(specifier):
         return _exactly(literal_text(specifier), part)
-    if part.assignments and not specifier.startswith(part.assignments[0]):
+    assignments = (*part.beside, *part.assignments)
+    if assignments and not specifier.startswith(assignments[0]):
         return False
     spelled = _spelled(specifier)
     for words in (part.words, part.stripped):
         if not words or not words[0].known:
             continue
         if all(hazard and hazard in spelled for hazard in part.hazards) and _glob(specifier).fullmatch(
-            " ".join((*part.assignments, *(word.shown() for word in words)))
+            " ".join((*assignments, *(word.shown() for word in words)))
         ):
             return True
     return False
 
 
 def _exactly(text: str, part: Part) -> bool:
-    if text == part.raw:
+    if text == " ".join((*part.beside, part.raw)):
         return True
-    if part.assignments:
+    if part.beside or part.assignments:
         return False
     try:
         wanted = shlex.split(text)
@@ -219,7 +220,7 @@ def _exactly(text: str, part: Part) -> bool:
 
 def _same_text(specifier: str | None, analysis: Analysis) -> bool:
     """The whole command line, letter by letter: what a person approved is what runs."""
-    return specifier is not None and not wild(specifier) and literal_text(specifier) == analysis.text
+    return specifier is not None and not wild(specifier) and literal_text(specifier) == analysis.spelled
 
 
 def hits_part(specifier: str, part: Part) -> bool:
@@ -254,8 +255,8 @@ def _spellings(part: Part) -> Iterator[str]:
             plain = without_options(spelled)
             if plain != spelled:
                 yield " ".join(plain)
-        if part.assignments:
-            yield " ".join((*part.assignments, *texts))
+        if assignments := (*part.beside, *part.assignments):
+            yield " ".join((*assignments, *texts))
 
 
 def wild(specifier: str) -> bool:

@@ -62,7 +62,7 @@ def candidates(case: Case, root: str) -> list[str]:
 def _commands(case: Case) -> Iterator[str]:
     if len(case.analyses) != 1:
         return
-    text = case.analyses[0].text
+    text = case.analyses[0].spelled
     if len(text) <= _LONGEST and text.isprintable():
         yield f"Bash({_literal(text)})"
     for need in case.needs:

@@ -36,7 +36,8 @@ class Part:
     """One simple command. `words` may be empty (`X=1`, `> file`).
 
     `stripped` are the words after wrappers that an allow rule looks through. `hazards` are words that a rule
-    must spell to cover the part; an empty one cannot be spelled, so only an exact rule covers it.
+    must spell to cover the part; an empty one cannot be spelled, so only an exact rule covers it. `beside` are variables
+    that the call sets and the text does not (`NAME='value'`).
     """
 
     raw: str
@@ -46,6 +47,7 @@ class Part:
     fed_by: tuple[str, ...] = ()
     stripped: tuple[Word, ...] = ()
     hazards: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def argv(self) -> tuple[str | None, ...]:
@@ -75,6 +77,12 @@ class Analysis:
     over_limit: str | None = None
     doubts: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def spelled(self) -> str:
+        """The text with the variables that the call sets beside it: what a grant speaks of."""
+        return " ".join((*self.beside, self.text))
 
     @property
     def programs(self) -> tuple[str, ...]:

@@ -139,6 +139,7 @@ PROTECTED = (
     ".zed",
     ".cursor",
     ".claude",
+    ".agents",
     ".codex",
     ".gemini",
     ".devcontainer",

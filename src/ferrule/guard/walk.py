@@ -46,6 +46,9 @@ _STRANGE = re.compile(
     "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
 )
 _CONTINUED = re.compile(r"(\\+)\n")
+_NOT_IN_SH = re.compile(r"\$'|\[\[")
+_OF_THEIR_OWN = listed("zsh fish csh tcsh")
+"""Shells whose grammar is not that of `sh`."""
 _BRACE = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
 
 
@@ -230,6 +233,7 @@ class Walk:
         if started & FETCHERS and part.target in RUN_INPUT:
             self._fetched(part)
         for text in fed_text if part.target in SHELLS else ():
+            self._dialect(part.target, text)
             self._inner_text(text)
 
     def _whole(self, node: Node) -> None:
@@ -366,8 +370,14 @@ class Walk:
             if re.fullmatch(r"[-+][A-Za-z]*c[A-Za-z]*|--command", word.text):
                 texts = [w for w in words[index + 1 :] if not w.text.startswith(("-", "+"))]
                 if texts:
+                    self._dialect(base(words[0].text), texts[0])
                     self._inner_text(texts[0])
                 return
+
+    def _dialect(self, shell: str, word: Word) -> None:
+        """Text for another shell than bash, which is what reads it here: `$'a\\'; b; #'` is one word to it, two commands to `sh`."""
+        if shell in _OF_THEIR_OWN or (shell not in ("bash", "rbash") and _NOT_IN_SH.search(word.text)):
+            self.doubts.append(f"`{shell}` may read its text otherwise than it is judged here")
 
     def _inner_text(self, word: Word) -> None:
         if not word.text.strip():

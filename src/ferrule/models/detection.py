@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from .wire import Capabilities
@@ -23,11 +24,13 @@ _MARKERS = re.compile(
 """Signs that a chat template knows tools (systems.md 1.1, "Model capability detection")."""
 
 _PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
-    ("https://api.openai.com/", r"gpt-3\.5|gpt-4|gpt-5|o[134]\b|chatgpt", Capabilities(True, True)),
+    ("https://api.openai.com/", r"gpt-3\.5|gpt-[4-9]|o[134]\b|chatgpt", Capabilities(True, True)),
     ("https://api.deepseek.com", r"deepseek", Capabilities(True, False)),
     ("https://api.groq.com/", r"llama-[34]|gpt-oss|qwen|kimi", Capabilities(True)),
     ("https://api.mistral.ai/", r"mistral|ministral|codestral|devstral|magistral", Capabilities(True, True)),
     ("https://api.x.ai/", r"grok", Capabilities(True, True)),
+    ("https://api.anthropic.com/", r"claude-3-", Capabilities(True, False, 200_000)),
+    ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True, tool_search=True)),
 )
 """Servers that do not describe their models: start of the address, models, what holds for them."""
 
@@ -36,7 +39,7 @@ def known_provider(base_url: str, model: str) -> Capabilities | None:
     """From the table above, or None."""
     for start, models, capabilities in _PROVIDERS:
         if base_url.startswith(start) and re.match(models, model):
-            return Capabilities(capabilities.tools, capabilities.structured, source="provider table")
+            return replace(capabilities, source="provider table")
     return None
 
 
@@ -90,6 +93,18 @@ def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
         structured = bool(names & {"structured_outputs", "response_format"})
         return Capabilities("tools" in names, structured, context, "reasoning" in names, "/models")
     return Capabilities(context=context, source="/models" if context else "unknown")
+
+
+def from_anthropic(entry: Mapping[str, Any]) -> Capabilities | None:
+    """What `GET /v1/models/{id}` says in Anthropic's format; None if it says nothing. Tools belong to the format."""
+    able = entry.get("capabilities")
+    context = _number(entry.get("max_input_tokens"))
+    if entry.get("type") != "model" or not isinstance(able, dict):
+        return None
+    caps = cast(dict[str, Any], able)
+    structured = _mapping(caps.get("structured_outputs")).get("supported")
+    thinking = _mapping(caps.get("thinking")).get("supported")
+    return Capabilities(True, bool(structured), context, bool(thinking), "/v1/models")
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a server's refusal means: HTTP answers and error objects to `ProviderError` with a stable code.
 
 Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `model_not_found`, `unauthorized`,
-`quota`, `rate_limited`, `http_<status>`, `provider` (an error inside an answer). The wording is
+`quota`, `rate_limited`, `overloaded`, `http_<status>`, `provider` (an error inside an answer). The wording is
 matched because servers that call themselves compatible agree on no code; what matches nothing stays `http_<status>`.
 """
 
@@ -22,7 +22,7 @@ SHOWN = 500
 
 _OVERFLOW = re.compile(
     r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too long|too many tokens"
-    r"|no user query found|input length .{0,40}exceeds|reduce the length",
+    r"|no user query found|input length .{0,60}exceed|reduce the length",
     re.I | re.S,
 )
 _TOOLS = re.compile(
@@ -34,9 +34,13 @@ _TOOLS = re.compile(
 )
 _CHOICE = re.compile(r"tool_?choice", re.I)
 _NO_MODEL = re.compile(
-    r"model.{0,120}(not found|does not exist|not exist|unknown)|model_not_found|invalid model", re.I | re.S
+    r"model.{0,120}(not found|does not exist|not exist|unknown)|model_not_found|invalid model"
+    r"|not_found_error.{0,10}model",
+    re.I | re.S,
 )
-_QUOTA = re.compile(r"insufficient_quota|quota exceeded|billing|insufficient balance", re.I)
+_QUOTA = re.compile(r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I)
+_OVERLOADED = re.compile(r"overloaded_error|server_overloaded|overloaded", re.I)
+_RATE = re.compile(r"rate_limit", re.I)
 
 
 def refusal(
@@ -84,8 +88,10 @@ def _classified(who: str, status: int, words: str, code: str, *, tools: bool) ->
         return ProviderError(shown, code="tools_unsupported", hint=hint, retryable=False)
     if tools and status in (400, 422) and _CHOICE.search(said):
         return ProviderError(shown, code="choice_unsupported", retryable=False)
-    if status == 429:
+    if status == 429 or (not status and _RATE.search(code)):
         return ProviderError(shown, code="rate_limited", retryable=True)
+    if status == 529 or _OVERLOADED.search(code):
+        return ProviderError(shown, code="overloaded", hint="try again in a while", retryable=True)
     if status == 404:
         hint = "check the address: it usually ends in `/v1`"
         return ProviderError(shown, code="http_404", hint=hint, retryable=False)

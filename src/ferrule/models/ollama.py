@@ -21,6 +21,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from .detection import from_show
 from .failures import error_inside, refusal
 from .folding import Answer, counted, dicts, mend, without_calls
+from .hosted import no_hosted_tools
 from .outbound import (
     Names,
     Transcript,
@@ -73,6 +74,8 @@ class Ollama:
         return from_show(await self.show())
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> OllamaExchange:
+        if options.provider_tools:
+            no_hosted_tools(options.provider_tools, self.model)
         return OllamaExchange(self, system, tools, options)
 
     async def close(self) -> None:

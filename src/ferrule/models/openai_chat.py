@@ -23,6 +23,7 @@ from .chat_fold import StreamFold, fold_whole
 from .detection import from_models, from_props, known_provider
 from .failures import refusal
 from .folding import Answer, dicts, without_calls
+from .hosted import no_hosted_tools
 from .outbound import (
     Names,
     Transcript,
@@ -89,6 +90,8 @@ class OpenAIChat:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
+        if options.provider_tools:
+            no_hosted_tools(options.provider_tools, self.model)
         offer = self._offer
         if offer is None or offer.tools is not tools:
             offer = _Offer(tools)

@@ -70,12 +70,16 @@ def tools_field(tools: Sequence[ToolSpec]) -> bytes:
     return ("[" + ",".join(_function(tool) for tool in tools) + "]").encode()
 
 
-def _function(tool: ToolSpec) -> str:
-    description = tool.description
+def described(tool: ToolSpec) -> str:
+    """A tool's description, followed by its examples."""
     if examples := tool.argument_examples:
         shown = "\n".join(compact(example) for example in examples)
-        description = f"{description}\nExamples of arguments:\n{shown}"
-    head = f'"name":{compact(tool.wire_name)},"description":{compact(description)}'
+        return f"{tool.description}\nExamples of arguments:\n{shown}"
+    return tool.description
+
+
+def _function(tool: ToolSpec) -> str:
+    head = f'"name":{compact(tool.wire_name)},"description":{compact(described(tool))}'
     return f'{{"type":"function","function":{{{head},"parameters":{tool.schema or "{}"}}}}}'
 
 

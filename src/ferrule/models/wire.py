@@ -28,13 +28,18 @@ from ferrule.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the wire sends it. `wire_name` fits every provider; `schema` is compact JSON."""
+    """A tool as the wire sends it. `wire_name` fits every provider; `schema` is compact JSON.
+
+    `deferred` asks a provider with a tool search of its own to keep the schema back until a search found it
+    (`Capabilities.tool_search`); other wires send it like any other, so who offers tools leaves it out there.
+    """
 
     name: str
     wire_name: str
     description: str
     schema: str
     examples: tuple[Mapping[str, Any], ...] = ()
+    deferred: bool = False
 
     @property
     def argument_examples(self) -> tuple[Mapping[str, Any], ...]:
@@ -56,11 +61,17 @@ class Capabilities:
     context: int | None = None
     thinking: bool | None = None
     source: str = "unknown"
+    tool_search: bool | None = None
+    """Whether the provider searches deferred tools itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """What a person may set per model. None leaves the provider's default."""
+    """What a person may set per model. None leaves the provider's default.
+
+    `extra` is merged into the request as it is. `provider_tools` are hosted tools in the provider's own words
+    (`models.hosted`); a wire that has none raises ConfigError for them.
+    """
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -69,6 +80,7 @@ class ModelOptions:
     seed: int | None = None
     timeout: float = 600.0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    provider_tools: tuple[Mapping[str, Any], ...] = ()
 
 
 class Sink(Protocol):

@@ -18,9 +18,11 @@ from ferrule.guard.gate import MODES
 from ferrule.guard.safe_mode import ACTIONS, DEFAULT_PROGRAMS
 from ferrule.guard.sandbox.policy import MUST, Aspect
 
+from .artifacts import LEAST_THRESHOLD, THRESHOLD
+
 Kind = Literal[
     "text", "flag", "integer", "number", "seconds", "choice", "names", "path", "thinking",
-    "actions", "models", "providers",
+    "actions", "models", "providers", "servers",
 ]  # fmt: skip
 Project = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
 
@@ -95,6 +97,9 @@ SETTINGS: tuple[Setting, ...] = (
             short="The only tools the model sees; all by default."),
     Setting(key="tools.denied", kind="names", default=(), project="extend", flag="--deny-tool",
             short="Tools the model does not see."),
+    Setting(key="tools.register", kind="flag", default=False, project="off",
+            short="Whether scripts of tool files may add tools, hooks and agents to the session they work in.",
+            long="Each is asked for, with the whole definition, and is gone with the session."),
     Setting(key="permissions.deny", kind="names", default=(), project="extend", flag="--deny",
             short="Rules for calls that are refused.", long="`Tool` or `Tool(specifier)`; deny, then ask, then allow."),
     Setting(key="permissions.ask", kind="names", default=(), project="extend", flag="--ask",
@@ -138,12 +143,28 @@ SETTINGS: tuple[Setting, ...] = (
             long="By default any host of the open internet; commands have `sandbox.network` for themselves."),
     Setting(key="hooks.hosts", kind="names", default=(), project="never",
             short="Hosts that web hooks may send events to; none by default."),
+    Setting(key="mcp_servers", kind="servers", default=(), env=False, project="never",
+            short="MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries with a `name`."),
     Setting(key="env.allow", kind="names", default=(), project="never",
             short="Variables of this environment that child processes get besides the usual few."),
+    Setting(key="skills.enabled", kind="flag", default=True, project="off",
+            short="Whether the model learns of skills (`SKILL.md`)."),
+    Setting(key="instructions.enabled", kind="flag", default=True, project="off",
+            short="Whether the model is told what `AGENTS.md` says."),
+    Setting(key="instructions.fallbacks", kind="names", default=(), project="never",
+            short="Files to read in a folder that has no `AGENTS.md`, as in `CLAUDE.md`, `GEMINI.md`; none by default."),
+    Setting(key="instructions.max_bytes", kind="integer", default=32768, low=256, high=OUTPUT_CAP, project="lower",
+            short="Bytes of all instructions together; the nearest file is cut last."),
     Setting(key="journal.path", kind="path", project="never", flag="--journal",
             short="The journal's file; by default `journal.db` in the state folder."),
     Setting(key="journal.durability", kind="choice", default="process", choices=("process", "power"), project="never",
             short="What a recorded event survives: the death of the process, or a power cut too (slower)."),
+    Setting(key="artifacts.threshold", kind="integer", default=THRESHOLD, low=LEAST_THRESHOLD, high=OUTPUT_CAP, project="lower",
+            short="Bytes from which on a result is kept aside; the model gets a stub with a preview and reads parts."),
+    Setting(key="artifacts.max_bytes", kind="integer", default=1 << 30, low=1 << 20, project="never",
+            short="Bytes that all kept results take together; the oldest go first."),
+    Setting(key="artifacts.days", kind="integer", default=30, low=1, project="never",
+            short="Days after which a kept result is removed."),
     Setting(key="models", kind="models", default=(), env=False,
             short="Settings for one model: `models: {\"ollama:llama3.2\": {…}}`."),
     Setting(key="providers", kind="providers", default=(), env=False, project="never",
@@ -193,6 +214,7 @@ ALIASES = {
     "security.permissions": "commands.permissions",
     "reserved": "reserved.extend",
     "secrets": "secrets.extend",
+    "artifacts.heavy_output_threshold_bytes": "artifacts.threshold",
     "journal": "journal.path",
     "durability": "journal.durability",
 }
@@ -245,6 +267,7 @@ _VALUE: dict[str, str] = {
     "actions": "map: path to list",
     "models": "map",
     "providers": "map",
+    "servers": "map, or list",
 }
 
 

@@ -49,6 +49,9 @@ class Entry:
     parts: tuple[str, ...] = ()
 
 
+ARTIFACTS = ("tools", "hooks")
+"""Sections that may also be lists of what a file brings to a run (`extend.sources`): those hold no settings."""
+
 Entries = dict[str, Entry]
 """What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
 
@@ -66,6 +69,8 @@ def _read_group(group: Node, prefix: str, entries: Entries) -> None:
     for name, (key, value) in group.pairs.items():
         path = ALIASES.get(prefix + name, prefix + name)
         setting = BY_KEY.get(path)
+        if path in ARTIFACTS and value.items is not None:
+            continue
         # `reserved: [x]` is short for `reserved: {extend: [x]}`; the long form is a group.
         if _is_group(prefix + name) and (setting is None or value.pairs is not None):
             if value.value is not None:
@@ -121,7 +126,16 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
         return Entry(names, node.where, tuple(item.where for item in node.items))
     if setting.kind == "actions":
         return _actions(setting, path, node)
+    if setting.kind == "servers":
+        return Entry(_plain(node), node.where)
     return Entry(_typed(setting, path, node.value, node.where), node.where)
+
+
+def _plain(node: Node) -> Any:
+    """A value that somebody else reads (`connect.mcp.reading`), without its places."""
+    if (pairs := node.pairs) is not None:
+        return {name: _plain(value) for name, (_, value) in pairs.items()}
+    return node.value if node.items is None else [_plain(item) for item in node.items]
 
 
 def _actions(setting: Setting, path: str, node: Node) -> Entry:
@@ -216,7 +230,7 @@ def read_flags(flags: Mapping[str, Any]) -> Entries:
     entries: Entries = {}
     for key, value in flags.items():
         setting = BY_KEY.get(ALIASES.get(key, key))
-        if setting is None or setting.kind in ("models", "providers", "actions"):
+        if setting is None or setting.kind in ("models", "providers", "actions", "servers"):
             raise unknown("flags", key)
         where = setting.flag or f"`{setting.key}`"
         if isinstance(value, Path):

@@ -14,6 +14,7 @@ from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
     ContextAdded,
+    DelegationStarted,
     DirectCall,
     Event,
     ModelAnswered,
@@ -21,6 +22,7 @@ from ferrule.core.events import (
     Noticed,
     NoticeGiven,
     PersonAnswered,
+    ProviderToolCall,
     Record,
     Recovered,
     RunFinished,
@@ -93,6 +95,11 @@ class Told:
     text: str
 
 
+def _hosted(made: ProviderToolCall) -> str:
+    status = f": {made.status}" if made.status else ""
+    return f"the provider ran {made.name or made.provider_tool_type} ({made.tool_kind}) itself{status}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A run is over, `seconds` after its message."""
@@ -140,6 +147,7 @@ class Story:
                 # The names that the machine gave to calls without one, or with one that was taken.
                 calls = named(event, self._ids, self._answers).calls
                 self._open.update((call.id, _Open(call)) for call in calls)
+                told += [Told("provider_tool_call", _hosted(made)) for made in event.provider_calls]
                 return [*told, *([Said(event.text, self._model)] if event.text else [])]
             case RunFinished() as event:
                 seconds = (record.time - self._began) / 1000
@@ -211,6 +219,8 @@ def _aside(event: Event) -> list[Step]:
             return [Told(f"model failed ({event.code})", event.detail)]
         case Recovered():
             return [Told("recovered", event.reason or "another process took over")]
+        case DelegationStarted():
+            return [Told("delegation", f"the agent {event.agent} works in session {event.session}")]
         case Unknown():
             return [Told("unknown event", event.name)]
         case _:

@@ -1,7 +1,7 @@
 """A repository's own configuration does nothing until a person trusts it, as it stands.
 
-Covered: everything in `.ferrule/` and `.harness/`, and `.mcp.json`, at the root of the workspace. Not covered:
-`AGENTS.md` and other instructions, which are text for the model and no power. The digest is
+Covered: everything in `.ferrule/` and `.harness/`, and the files `harness.md`, `ferrule.yaml`, `ferrule.yml` and `.mcp.json`, at the root
+of the workspace. Not covered: `AGENTS.md` and other instructions, which are text for the model and no power. The digest is
 
     SHA-256 over, per entry sorted by name:   name \\0 kind \\0 length in decimal \\0 bytes
 
@@ -34,7 +34,8 @@ from ferrule.core.errors import ConfigError
 from . import paths
 from .export import visible
 
-COVERED = (".ferrule", ".harness", ".mcp.json")
+COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
+"""Whatever something of Ferrule reads as configuration is one of these, or does nothing."""
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16

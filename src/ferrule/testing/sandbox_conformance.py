@@ -38,18 +38,19 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
     Aspect.FILE_WRITES: (
         "echo x > {outside}/new.txt", "echo x >> {outside}/note.txt", "rm {outside}/note.txt", "mv note.txt {outside}/",
         "mkdir {outside}/folder", "truncate -s 0 {outside}/note.txt", "chmod 777 {outside}/note.txt", "touch /usr/ferrule-made",
-        "ln -s {outside} way; echo x > way/new.txt", "touch /etc/ferrule-made",
+        "ln -s {outside} way; echo x > way/new.txt", "touch /etc/ferrule-made", "touch -d 2001-01-01 {outside}/note.txt",
+        "chown 0:0 {outside}/note.txt", "cp -p note.txt {outside}/note.txt",
     ),
     Aspect.NAMES: (
         "cat .env", "cat deep/.env", "cp .env x; cat x", "cat < .env", "tar cf - .env", "mv .env x", "echo x > .env", "rm .env",
         "ls .ferrule | grep settings", "cat .ferrule/settings", "rm -r .ferrule", "mv .ferrule x", "cat same.txt",
         "echo x > .vscode/tasks.json", "mv .vscode x", "cat .git/config | grep hidden", "echo x >> .git/config",
-        "ln .env other", "cat /proc/self/cwd/.env", "mv deep deeper && cat deeper/.env",
+        "ln .env other", "cat /proc/self/cwd/.env", "mv deep deeper && cat deeper/.env", "chmod 666 .env", "touch -d 2001-01-01 .env",
     ),
     Aspect.NEW_NAMES: (
         "mkdir sub/.ferrule", "mkdir .harness", "touch .harness", "mkdir agents", "ln -s sub .harness", "mkdir x && mv x .harness",
         "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit", "mkdir -p sub/.git/hooks", "cp -r sub agents", "touch .bashrc", "ln note.txt .gitmodules",
-        "mkfifo .harness", "cd sub && mkdir ../agents", "echo x > sub/.git",
+        "mkfifo .harness", "cd sub && mkdir ../agents", "echo x > sub/.git", "cd sub && ln -s /tmp .git", "mkdir -p x/y && mv x sub/.ferrule",
     ),
     Aspect.EXEC: ("{outside}/tool", "cp {outside}/tool . && ./tool", "su -c true", "unshare -Ur {outside}/tool"),
     Aspect.NETWORK: (
@@ -80,6 +81,7 @@ class Outside:
     listening: tuple[socket.socket, ...]
     process: subprocess.Popen[bytes]
     abstract: str
+    written: float
 
     def words(self) -> dict[str, object]:
         return {
@@ -98,6 +100,7 @@ class Outside:
         same = here and note.read_text() == "outside" and note.stat().st_mode & 0o777 == 0o644
         return (
             same
+            and note.stat().st_mtime == self.written
             and self.process.poll() is None
             and not any(map(_knocked, (self.tcp, self.udp, *self.listening)))
         )
@@ -164,7 +167,8 @@ class SandboxConformance:
                 one.listen()
         process = subprocess.Popen(["sh", "-c", "exec sleep 1000", "ferrule-outside"])
         try:
-            yield Outside(folder, sockets[0], sockets[1], tuple(sockets[2:]), process, abstract)
+            written = (folder / "note.txt").stat().st_mtime
+            yield Outside(folder, sockets[0], sockets[1], tuple(sockets[2:]), process, abstract, written)
         finally:
             process.kill()
             process.wait()

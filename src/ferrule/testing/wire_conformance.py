@@ -7,7 +7,8 @@
         def encode(self, said, streamed):       # what its server would send for this answer
             return Reply(pieces=[...])
 
-`other` answers requests that are no asks (descriptions of models); `object_arguments` and `string_arguments` say how
+`other` answers requests that are no asks (descriptions of models); `until_text` is how many pieces a stream has until its first
+words; `object_arguments` and `string_arguments` say how
 the format carries arguments; `choice` that it can forbid calls while tools are sent.
 """
 
@@ -115,6 +116,8 @@ class WireConformance:
 
     object_arguments = False
     string_arguments = True
+    until_text = 2
+    """Pieces of a stream until the first of its text is out."""
 
     def make(self, url: str, transport: Transport) -> Wire:
         raise NotImplementedError
@@ -292,7 +295,7 @@ class WireConformance:
 
     def test_cancelling_in_the_middle_closes_the_connection(self) -> None:
         begun = self.encode(Said(("Drei", " ist")), True)
-        held = Reply(200, begun.body()[:2], headers=begun.headers, then="hold")
+        held = Reply(200, begun.body()[: self.until_text], headers=begun.headers, then="hold")
 
         async def story(talk: Talk) -> None:
             listener = Listener()
@@ -308,7 +311,7 @@ class WireConformance:
     @pytest.mark.parametrize("then", ["end", "drop"])
     def test_a_stream_that_breaks_off_is_an_error_and_is_not_repeated(self, then: Any) -> None:
         whole = self.encode(Said(("Drei", " ist", " es")), True)
-        cut = Reply(200, whole.body()[:2], headers=whole.headers, then=then)
+        cut = Reply(200, whole.body()[: self.until_text], headers=whole.headers, then=then)
         errors: list[ProviderError] = []
         asks: list[Request] = []
 

@@ -61,7 +61,7 @@ def _shown(found: list[bytes], first: int, note: str) -> str:
     return "\n".join(parts)
 
 
-@tool(side_effect="read", risk="medium")
+@tool(side_effect="read", risk="medium", inline=True)
 def read_file(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,
@@ -88,7 +88,7 @@ def read_file(
     return _shown(part.lines, first, note)
 
 
-@tool(side_effect="read", risk="medium")
+@tool(side_effect="read", risk="medium", inline=True)
 def read_file_tail(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,

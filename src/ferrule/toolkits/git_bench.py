@@ -21,7 +21,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,8 @@ class Bench:
     real: int
     folder: Path
     environment: dict[str, str]
+    leaving: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """Called when the workbench is left, however that is."""
     _before: dict[str, bytes | None] = field(default_factory=dict[str, "bytes | None"])
     _lock: int = -1
 
@@ -160,6 +162,7 @@ def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
         made._lock = lock  # pyright: ignore[reportPrivateUsage]  made here and nowhere else
         _furnish(made)
         made._before = {name: _content(folder / name) for name in _COPIED}  # pyright: ignore[reportPrivateUsage]  as above
+        stack.callback(lambda: [leave() for leave in made.leaving])
         yield made
 
 

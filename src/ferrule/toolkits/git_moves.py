@@ -16,6 +16,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
+from .git_attempt import Attempt
 from .git_bench import Bench, bench
 from .git_changes import check_commits, check_switch
 from .git_receipt import Category, Done, answer
@@ -251,7 +252,7 @@ async def git_rebase(
             "--no-fork-point", "--no-rerere-autoupdate", "--no-rebase-merges", "--empty=drop", "--merge", target,
         )  # fmt: skip
         if ran.code:
-            raise await _taken_back(git, made, ran, old)
+            raise await _taken_back(git, made, ran, old, Attempt.of(context))
         head = await git.find("HEAD")
         made.install()
     paths = list(dict.fromkeys(changed))
@@ -278,10 +279,11 @@ async def _check_clean(git: Runner) -> None:
         )
 
 
-async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str) -> ToolFailed:
+async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Attempt) -> ToolFailed:
     """Give a rebase up that did not end well, and say why. Says so as well if it could not be given up."""
     unmerged = (await git.run("ls-files", "--unmerged", "-z")).names()
     names = list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
+    attempt.category = "conflict" if names else ""
     if (made.folder / "rebase-merge").exists():
         back = await git.run("rebase", "--abort")
         if back.code or await git.find("HEAD") != old:

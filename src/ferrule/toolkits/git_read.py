@@ -19,6 +19,7 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
 
 from .git import git_command
+from .git_attempt import Attempt
 from .git_receipt import Done, answer, inline
 from .git_refs import check_range, check_revision
 from .git_run import SECONDS, Runner, git_program, time_over
@@ -36,7 +37,9 @@ def looking(context: Context) -> Generator[Runner]:
     workspace = context.resource(Workspace)
     program = git_program(workspace)
     with shadow(workspace) as found:
-        yield Runner(program, found.directory, found.environment, workspace, time_over(context))
+        git = Runner(program, found.directory, found.environment, workspace, time_over(context))
+        Attempt.of(context).git = git
+        yield git
 
 
 def _configured(git: Runner) -> bytes:

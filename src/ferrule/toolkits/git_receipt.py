@@ -1,12 +1,14 @@
 """Receipts: what an operation of git was, as a value that can be kept and compared.
 
-    operation, status (`ok`), exit_category, exit_code      what came of it
+    operation, status (`ok`, `failed`), exit_category, exit_code     what came of it
     argv, affected_paths                                    what was run last, and which files it was about
+    refs                                                    of operations that change something: before and after
     agent, trace_id, call_id, autonomy_tier                 on whose behalf
     approval, policy                                        what stood between the wish and the act
     outputs                                                 each output with its size and SHA-256
 
-There are receipts for what was carried out; what git refused, or what met a conflict, is an error result and changed nothing.
+A failure has a receipt as well, in the `data` of its result: `exit_category` says whether it was refused, met a conflict, ran
+out of time; `refs` whether anything moved. Arguments that make no sense attempt nothing and have none.
 The id is made of the call and what was run, so that a replay gives the same one. A receipt says what the tool knows: that the gate let the call
 through; who said yes is in the journal, under the id of the call.
 """
@@ -19,8 +21,11 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from ferrule.core.calls import compact
+from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, Tool
+
+from .git_attempt import Attempt
 
 SCHEMA = "ferrule.git_receipt.v1"
 MOST_PATHS = 200
@@ -68,8 +73,16 @@ def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str
     return {"operation": operation, **done.value, "receipt": receipt(tool, operation, context, done)}
 
 
+def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) -> dict[str, Any]:
+    """What is known of an operation that failed: its receipt."""
+    attempt = Attempt.of(context)
+    ended = attempt.ended(failed)
+    shape = receipt(tool, operation, context, Done({}, ended["argv"]))
+    return {"operation": operation, "receipt": {**shape, **ended}}
+
+
 def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
-    """The receipt of an operation that was carried out."""
+    """The receipt of an operation."""
     options = GitOptions.of(context)
     changes = not tool.repeatable
     paths = list(dict.fromkeys(done.paths))
@@ -98,6 +111,8 @@ def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[st
             "repository_programs": "none",
         },
     }
+    if refs := Attempt.of(context).refs:
+        shape["refs"] = refs
     if len(paths) > MOST_PATHS:
         shape["affected_paths_left_out"] = len(paths) - MOST_PATHS
     identified = (context.identity.session, context.identity.run, context.call_id, operation, *done.argv)

@@ -19,6 +19,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS
 
+from .git_attempt import Attempt
 from .git_bench import Bench, bench, section
 from .git_changes import check_filters, refuse
 from .git_receipt import Done, GitOptions, answer
@@ -33,9 +34,12 @@ _NAMES = 20
 
 
 def runner(made: Bench, context: Context) -> Runner:
-    """Git on a workbench."""
-    workspace = context.resource(Workspace)
-    return Runner(git_program(workspace), made.directory, made.environment, workspace, time_over(context))
+    """Git on a workbench. What became of the references is kept for the receipt."""
+    workspace, attempt = context.resource(Workspace), Attempt.of(context)
+    git = Runner(git_program(workspace), made.directory, made.environment, workspace, time_over(context))
+    attempt.git = git
+    attempt.watch(made.real, made.leaving)
+    return git
 
 
 @tool(side_effect="execute", risk="medium", timeout=SECONDS + 10, parallel=False)

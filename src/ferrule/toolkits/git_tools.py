@@ -26,9 +26,10 @@ from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Arguments, Checked, Tool
 from ferrule.tools.shape import Shape, check_options, shaped
 
+from .git_attempt import Attempt
 from .git_catalog import DEFAULT, OPERATIONS, Operation
 from .git_finder import find
-from .git_receipt import GitOptions
+from .git_receipt import GitOptions, failure
 from .subfolder import Folder, subfolder
 
 _BY_NAME = ("names", "descriptions", "annotations", "tool_config", "formatters")
@@ -79,7 +80,7 @@ def git_toolbox_tools(
 
 def _bound(operations: Iterable[Operation], repo: Folder, options: GitOptions) -> tuple[Tool, ...]:
     """Tools of operations, in their groups, for one repository."""
-    return tuple(_with_facts(one, _in_repository(one.tool, repo, options)) for one in operations)
+    return tuple(_with_facts(one, _in_repository(one, repo, options)) for one in operations)
 
 
 def _with_facts(operation: Operation, made: Tool) -> Tool:
@@ -97,16 +98,25 @@ def _with_facts(operation: Operation, made: Tool) -> Tool:
 _LEVEL = {"read": "read_only", "execute": "process_exec", "external": "network"}
 
 
-def _in_repository(made: Tool, repo: Folder, options: GitOptions) -> Tool:
+def _in_repository(operation: Operation, repo: Folder, options: GitOptions) -> Tool:
+    made = operation.tool
     handler, preview = made.handler, made.preview
 
     def at(context: Context) -> Context:
         outer = context.resource(Workspace)
         inner = outer if repo is None else subfolder(outer, str(repo))
-        return replace(context, resources={**context.resources, Workspace: inner, GitOptions: options})
+        own = {Workspace: inner, GitOptions: options, Attempt: Attempt()}
+        return replace(context, resources={**context.resources, **own})
 
     async def run(*, context: Context, **values: Any) -> Any:
-        return await handler(**values, context=at(context))
+        inner = at(context)
+        try:
+            return await handler(**values, context=inner)
+        except RetryCall:
+            raise  # arguments to be changed: nothing was attempted
+        except ToolFailed as failed:
+            failed.data = failure(made, operation.name, inner, failed)
+            raise
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None

@@ -12,6 +12,15 @@ from ferrule.core.identity import Identity
 
 T = TypeVar("T")
 
+SAID = "said"
+"""The topic of notes that repeat what `progress` has shown: nobody needs to see them twice."""
+HELD = "sandbox"
+"""The topic of notes that say what holds a session's commands, or why none may run. Kept; results say it where it matters."""
+ANSWERED = "answered"
+"""The topic of notes about a person's answer to what a handler asked: they know what they said."""
+ASIDE = (SAID, HELD, ANSWERED)
+"""What stands in the journal and is not drawn for whoever talks with a model."""
+
 
 @dataclass(slots=True)
 class Context:
@@ -25,6 +34,9 @@ class Context:
     `tell` hands the model words (framed as data of this tool) before its next answer, or with the next message if
     no run is under way; it may be kept and called after this call has ended, from any thread. `on_close` registers
     what ends with the session: called once, awaited, the last registered first, all within ten seconds.
+
+    `note` writes a notice into the journal, for people and not for the model: a topic, and what there is to say. It is
+    written with what is written next; only on the loop of the run.
     """
 
     identity: Identity
@@ -35,6 +47,7 @@ class Context:
     call: Callable[[str, dict[str, Any]], Awaitable[Result]] | None = None
     deadline: float | None = None
     tell: Callable[[str], None] = lambda text: None
+    note: Callable[[str, str], None] = lambda topic, text: None
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
 
     def resource(self, kind: type[T]) -> T:

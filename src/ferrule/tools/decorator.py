@@ -8,9 +8,10 @@ from typing import Any, overload
 
 from ferrule.core.errors import ToolDefinitionError
 
+from .chunks import Chunks
 from .definition import Arguments, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
-from .names import check_name
+from .names import check_name, check_namespace
 from .parameters import Parameter, read
 from .plain import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
@@ -43,6 +44,7 @@ def tool(
     idempotent: bool = False,
     polls: bool = False,
     parallel: bool = True,
+    inline: bool = False,
     preview: Preview | None = None,
     scopes: Collection[str] = (),
     cost: str = "",
@@ -86,6 +88,7 @@ def make(
     timeout: float | None = None,
     max_attempts: int | None = None,
     reliability: Reliability | None = None,
+    namespace: str = "",
     scopes: Collection[str] = (),
     examples: Sequence[Mapping[str, Any]] = (),
     **fields: Any,
@@ -93,6 +96,8 @@ def make(
     """What `@tool` does, as a function; the keywords are those of `tool`."""
     name = name or getattr(function, "__name__", "")
     check_name(name)
+    if namespace != "":
+        check_namespace(namespace)
     documentation = parse_docstring(function.__doc__)
     parameters, context, returns = read(function, name, documentation)
     try:
@@ -113,6 +118,7 @@ def make(
         reliability=shell,
         is_async=inspect.iscoroutinefunction(function),
         context_parameter=context,
+        namespace=namespace,
         scopes=frozenset(scopes),
         examples=tuple(examples),
         **fields,
@@ -131,7 +137,7 @@ def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
 
 
 def _output(name: str, returns: Any) -> Output | None:
-    if returns in (inspect.Signature.empty, None, Any, type(None)):
+    if returns in (inspect.Signature.empty, None, Any, type(None), Chunks):
         return None
     try:
         return PlainOutput(returns)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from ferrule.core.errors import ToolDefinitionError
 
 from .decorator import make
-from .definition import COMMAND, READS, URL, WRITES, Checked, Tool
+from .definition import COMMAND, READS, URL, VARIABLES, WRITES, Checked, Tool
 from .names import check_name
 from .parameters import unknown
 
@@ -25,13 +25,14 @@ _CONFIG = (
     "idempotent",
     "polls",
     "parallel",
+    "inline",
     "preview",
     "scopes",
     "cost",
     "latency",
     "examples",
 )
-_TOUCHES = {"read": READS, "write": WRITES, "command": COMMAND, "url": URL}
+_TOUCHES = {"read": READS, "write": WRITES, "command": COMMAND, "variables": VARIABLES, "url": URL}
 _ALIASES = {
     "params": "parameters",
     "args": "parameters",
@@ -57,8 +58,8 @@ def define_tool(
     `parameters` is either a JSON Schema of an object (it has `type: object` or `properties`), or a
     mapping from name to a schema or to a plain description. In the mapping every parameter is required
     unless it says `required: false`, and a bare text means a required string. `handler` takes the
-    arguments by keyword. `touches` maps parameter names to `read`, `write`, `command` or `url`. Every other
-    key is one of `@tool`'s (`side_effect`, `risk`, `timeout`, ...).
+    arguments by keyword. `touches` maps parameter names to `read`, `write`, `command`, `variables` or `url`. Every
+    other key is one of `@tool`'s (`side_effect`, `risk`, `timeout`, ...).
 
     Raises ToolDefinitionError naming the tool and the key, also for `params` written for `parameters`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ferrule.core.calls import compact
 from ferrule.core.events import EVERYTHING, Access
@@ -47,7 +47,8 @@ class Risk(StrEnum):
 class Touch:
     """Marks a parameter as naming something the gate must know of: `path: Annotated[str, READS]`.
 
-    `kind` is `read` or `write` (a workspace path), `command` (text or argv of a program) or `url`.
+    `kind` is `read` or `write` (a workspace path), `command` (text or argv of a program), `variables` (a mapping: what a
+    command's environment gets besides) or `url`.
     """
 
     kind: str
@@ -59,12 +60,13 @@ OWN = "ferrule"
 READS = Touch("read")
 WRITES = Touch("write")
 COMMAND = Touch("command")
+VARIABLES = Touch("variables")
 URL = Touch("url")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What one call touches: `Touch.kind` and the value of the marked argument."""
+    """What one call touches: `Touch.kind` and the value of the marked argument; variables as `NAME=value`."""
 
     kind: str
     value: str | tuple[str, ...]
@@ -118,7 +120,8 @@ class Tool:
     `handler` takes the checked values by keyword (and a `Context` under `context_parameter` if that is
     set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able value, or
     raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter names to what
-    they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps it alone.
+    they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps it alone; `inline` says that its results
+    are parts already, with a way to read on: they are never kept as artifacts.
     `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists those it sets).
     """
 
@@ -145,6 +148,7 @@ class Tool:
     examples: tuple[Mapping[str, Any], ...] = ()
     source: str = "python"
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inline: bool = False
 
     @property
     def full_name(self) -> str:
@@ -176,6 +180,9 @@ class Tool:
             value = values.get(parameter)
             if isinstance(value, str):
                 found.append(Subject(touch.kind, value))
+            elif isinstance(value, Mapping):
+                pairs = cast("Mapping[object, object]", value).items()
+                found.append(Subject(touch.kind, tuple(f"{name}={text}" for name, text in pairs)))
             elif isinstance(value, (list, tuple)):
                 items = tuple(str(v) for v in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 if touch.kind == "command":

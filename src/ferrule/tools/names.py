@@ -27,6 +27,17 @@ def check_name(name: str) -> None:
         )
 
 
+def check_namespace(namespace: object) -> None:
+    """Raises ToolDefinitionError for what is no namespace: names as of tools, several joined by `::`."""
+    if not isinstance(namespace, str):
+        raise ToolDefinitionError(
+            f"namespace: found {namespace!r}, which is a {type(namespace).__name__}",
+            hint='give a name, such as "release", or leave it out',
+        )
+    for part in namespace.split("::"):
+        check_name(part)
+
+
 def wire_names(names: Iterable[str]) -> dict[str, str]:
     """Full name to wire name, one to one, in the order given."""
     names = list(names)
@@ -47,6 +58,12 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
         mapped[name] = _hashed(base, name, taken)
         taken.add(mapped[name])
     return {name: mapped[name] for name in names}
+
+
+def wire_name_beside(name: str, taken: set[str]) -> str:
+    """The wire name of one more tool, where all others keep theirs (`taken`)."""
+    base = _UNSAFE.sub("_", name.replace("::", "__"))
+    return base if len(base) <= WIRE_LIMIT and base not in taken else _hashed(base, name, taken)
 
 
 def _hashed(base: str, name: str, taken: set[str]) -> str:

@@ -69,7 +69,7 @@ def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | No
         result_formatter=options.get("result_formatter"),
         formatters=of("formatters"),
     )
-    if namespace := options.get("namespace", ""):
+    if (namespace := options.get("namespace", "")) != "":
         kept = toolset.namespaced(kept, namespace)
     return toolset.deferred(kept, defer=True) if _defers(options) else kept
 

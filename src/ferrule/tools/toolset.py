@@ -27,7 +27,7 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 
 from .definition import Risk, SideEffect, Tool
-from .names import check_name, wire_names
+from .names import check_name, check_namespace, wire_names
 from .reliability import Reliability
 from .rewording import reworded
 
@@ -50,6 +50,7 @@ _CONFIG = (
     "idempotent",
     "polls",
     "parallel",
+    "inline",
     "preview",
     "scopes",
     "cost",
@@ -178,10 +179,9 @@ def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
 
 def namespaced(tools: Iterable[Tool], namespace: str) -> Tools:
     """Put tools into a namespace. What mentions them says what a model will see: `release__read_file`."""
-    if not namespace.strip():
+    if namespace == "":
         raise ConfigError("namespace: found nothing", hint="give a name, or leave it out")
-    for part in namespace.split("::"):
-        check_name(part)
+    check_namespace(namespace)
     items = tuple(tools)
     after = [replace(tool, namespace=namespace) for tool in items]
     wire = wire_names([tool.full_name for tool in after])

@@ -35,7 +35,7 @@ from ferrule.store.yaml_tree import parse_yaml
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.toolkits import files
 
-MANY = int(os.environ.get("FERRULE_FUZZ", "60"))
+MANY = int(os.environ.get("FERRULE_FUZZ", "250"))
 """Examples per property; a nightly run sets more."""
 
 WHO = Identity("t", "u", "s1", "r1")

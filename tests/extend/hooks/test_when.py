@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.extend.hooks.matching import compile_regex, matches_glob
 from ferrule.extend.hooks.when import MOST_CHARACTERS, WhenError, decide, parse_when
+from ferrule.tools.patterns import compile_regex, matches_glob
 
-MANY = int(os.environ.get("FERRULE_FUZZ", "60"))
+MANY = int(os.environ.get("FERRULE_FUZZ", "250"))
 """Examples per property; a nightly run sets more."""
 
 PAYLOAD: dict[str, Any] = {

@@ -26,10 +26,14 @@ class TestNamespaces(SandboxConformance):
 
 @pytest.mark.proves("sandbox.rung.conformance")
 class TestBubblewrap(SandboxConformance):
-    tells_signals = False
-
     def open_sandbox(self, policy: Policy) -> Sandbox:
         return on("bubblewrap", policy)
+
+
+@pytest.mark.proves("sandbox.rung.conformance")
+class TestLandlock(SandboxConformance):
+    def open_sandbox(self, policy: Policy) -> Sandbox:
+        return on("landlock", policy)
 
 
 @pytest.mark.proves("sandbox.rung.conformance")

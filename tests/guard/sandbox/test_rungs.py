@@ -21,13 +21,14 @@ from ferrule.guard.sandbox.rungs import SandboxGap, choose, ladder
 
 FULL = Probes(
     user_namespaces=True, mount=True, network=True, pid=True, overlay=True, landlock_abi=7, no_new_privileges=True,
-    seccomp_notify=True, cgroup="v2",
+    seccomp_notify=True, callers=True, cgroup="v2",
 )  # fmt: skip
 POLICY = Policy(Path("/work"))
 EVERY = {"namespaces", "bubblewrap", "landlock", "seatbelt", "none"}
 ME = Identity("local", "me", "s1", "r1")
 
 NO_NAMESPACES = replace(FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False)
+NOTHING = replace(NO_NAMESPACES, landlock_abi=0)
 
 
 def holds(probes: Probes, rung: str, policy: Policy = POLICY) -> dict[Aspect, Holds]:
@@ -79,15 +80,34 @@ def test_a_bound_that_the_policy_does_not_set_is_not_claimed() -> None:
     assert (found[Aspect.MEMORY], found[Aspect.PROCESSES]) == (Holds.NO, Holds.PARTLY)
 
 
+BWRAP = replace(NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3.11")
+
+
+@pytest.mark.proves("sandbox.rung.bubblewrap-default")
+def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> None:
+    rung = choose(POLICY, BWRAP)
+    assert rung.name == "bubblewrap" and rung.applied.missing(MUST) == ()
+    assert set(rung.applied.holds.values()) == {Holds.YES}
+    without = replace(BWRAP, cgroup="")
+    assert choose(POLICY, without).applied.missing(ALL) == (Aspect.MEMORY, Aspect.PROCESSES)
+
+
 @pytest.mark.proves("sandbox.rung.truth")
-def test_bubblewrap_does_not_claim_names_that_do_not_exist() -> None:
-    probes = replace(NO_NAMESPACES, bwrap="/usr/bin/bwrap")
+@pytest.mark.parametrize(
+    ("probes", "why"),
+    [
+        (replace(BWRAP, bwrap_notify=False, why={"bwrap_notify": "seccomp(listener): EPERM"}), "EPERM"),
+        (replace(BWRAP, python="/work/.venv/bin/python3.11"), "/work/.venv/bin/python3.11"),
+    ],
+)
+def test_bubblewrap_does_not_claim_new_names_where_nothing_trustworthy_can_mediate(
+    probes: Probes, why: str
+) -> None:
     with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, probes, starts=EVERY)
+        choose(POLICY, replace(probes, callers=False))
+    assert raised.value.rung.name == "bubblewrap" and why in raised.value.detail
     assert [one.aspect for one in raised.value.missing] == [Aspect.NEW_NAMES]
-    assert (
-        choose(replace(POLICY, require=MUST - {Aspect.NEW_NAMES}), probes, starts=EVERY).name == "bubblewrap"
-    )
+    assert choose(replace(POLICY, require=MUST - {Aspect.NEW_NAMES}), probes).name == "bubblewrap"
 
 
 @pytest.mark.proves("sandbox.rung.truth")
@@ -103,11 +123,26 @@ def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
 def test_an_older_landlock_claims_less(abi: int, scoped: bool) -> None:
     rung = next(r for r in ladder(POLICY, replace(NO_NAMESPACES, landlock_abi=abi)) if r.name == "landlock")
     found, how = rung.applied.holds, rung.applied.how
-    assert found[Aspect.UNIX_SOCKETS] is (Holds.PARTLY if scoped else Holds.NO)
-    assert ("truncated" in how[Aspect.FILE_WRITES]) is (abi < 3)
-    assert Holds.YES not in {
-        found[a] for a in (Aspect.NAMES, Aspect.NEW_NAMES, Aspect.SIGNALS, Aspect.FILE_READS)
-    }
+    assert ("can be signalled" in how[Aspect.SIGNALS]) is not scoped
+    assert {found[a] for a in (Aspect.NAMES, Aspect.SIGNALS, Aspect.FILE_READS)} == {Holds.PARTLY}
+    assert {found[a] for a in (Aspect.NEW_NAMES, Aspect.FILE_WRITES, Aspect.NETWORK)} == {Holds.YES}
+
+
+@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.parametrize("lacking", ["seccomp_notify", "callers", "no_new_privileges"])
+def test_landlock_is_no_rung_where_nothing_can_mediate(lacking: str) -> None:
+    probes = replace(NO_NAMESPACES, **{lacking: False})
+    assert [rung.name for rung in ladder(POLICY, probes)] == ["none"]
+
+
+@pytest.mark.proves("sandbox.rung.landlock")
+def test_landlock_alone_holds_less_than_is_required_by_default_and_says_what() -> None:
+    with pytest.raises(SandboxGap) as raised:
+        choose(POLICY, NO_NAMESPACES)
+    gap = raised.value
+    assert gap.rung.name == "landlock"
+    assert [one.aspect for one in gap.missing] == [Aspect.FILE_READS, Aspect.NAMES, Aspect.SIGNALS]
+    assert "install bubblewrap" in gap.hint
 
 
 @pytest.mark.proves("sandbox.rung.truth")
@@ -155,7 +190,7 @@ def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
 )
 def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) -> None:
     with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, replace(NO_NAMESPACES, why={"namespaces": why}))
+        choose(POLICY, replace(NOTHING, why={"namespaces": why}))
     gap = raised.value
     assert (gap.code, gap.exit_code, gap.rung.name) == ("sandbox_gap", 7, "none")
     assert {one.aspect for one in gap.missing} == MUST and all(one.why for one in gap.missing)
@@ -170,7 +205,7 @@ def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) 
         platform=st.sampled_from(["linux", "darwin", "win32"]),
         root=st.booleans(), user_namespaces=st.booleans(), as_root=st.booleans(), mount=st.booleans(),
         network=st.booleans(), pid=st.booleans(), overlay=st.booleans(), landlock_abi=st.integers(0, 9),
-        no_new_privileges=st.booleans(), seccomp_notify=st.booleans(), cgroup=st.sampled_from(["", "v1", "v2"]),
+        no_new_privileges=st.booleans(), seccomp_notify=st.booleans(), callers=st.booleans(), bwrap_notify=st.booleans(), cgroup=st.sampled_from(["", "v1", "v2"]),
         bwrap=st.sampled_from(["", "/usr/bin/bwrap"]), seatbelt=st.booleans(),
     ),
     required=st.frozensets(st.sampled_from(sorted(ALL))),
@@ -208,7 +243,7 @@ class Person:
         return self.answer
 
 
-def a_gap(probes: Probes = NO_NAMESPACES) -> SandboxGap:
+def a_gap(probes: Probes = NOTHING) -> SandboxGap:
     with pytest.raises(SandboxGap) as raised:
         choose(POLICY, probes)
     return raised.value

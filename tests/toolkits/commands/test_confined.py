@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_world import World
 
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, compact
 from ferrule.core.errors import ToolFailed
 from ferrule.guard.approval import Answer, Approver
 from ferrule.guard.sandbox import rungs
@@ -130,3 +132,63 @@ async def test_a_sandbox_that_the_run_was_given_is_used(world: World) -> None:
     record = await world.run(["true"])
     assert record["success"] and mine.server is not None
     await mine.close()
+
+
+# ---- previews, and repositories that a command begins
+
+
+@pytest.mark.proves("command.preview-changes")
+async def test_a_record_of_a_preview_lists_what_would_change(held: World) -> None:
+    if not (probe().namespaces and probe().overlay):
+        pytest.skip("this machine cannot show what a command would change")
+    held.set(CommandPolicy(shell_allowed=True, confine=Policy(held.folder, preview=True)))
+    record = await held.run("echo changed > a.txt; echo new > sub/new.txt; rm -f gone")
+    assert record["changes"] == [
+        {"path": "a.txt", "kind": "changed", "size": 8},
+        {"path": "sub/new.txt", "kind": "created", "size": 4},
+    ]
+    assert any("a preview" in note for note in record["notes"])
+    assert (await held.run(["true"]))["changes"] == []
+    assert (held.folder / "a.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.proves("command.preview-changes")
+async def test_a_preview_of_many_changes_fits_a_result_and_says_how_many_it_leaves_out(held: World) -> None:
+    if not (probe().namespaces and probe().overlay):
+        pytest.skip("this machine cannot show what a command would change")
+    held.set(CommandPolicy(shell_allowed=True, confine=Policy(held.folder, preview=True), result_bytes=8000))
+    record = await held.run("mkdir many; cd many; touch $(seq -f 'a-file-with-a-name-%g' 300)")
+    assert len(compact(record).encode()) <= 8000
+    assert 0 < len(record["changes"]) < 300
+    assert len(record["changes"]) + record["changes_left_out"] == 300
+
+
+@pytest.mark.proves("command.preview-changes")
+async def test_what_is_no_preview_has_no_list_of_changes(held: World) -> None:
+    assert "changes" not in await held.run("echo x > a.txt")
+
+
+@pytest.mark.proves("command.half-made-repository")
+async def test_a_repository_that_a_command_began_is_explained_with_the_way_to_make_it(held: World) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    record = await held.run("git init sub/new")
+    assert record["exit_code"] != 0
+    said = " ".join(record["notes"])
+    assert "a repository was begun in `sub/new` and not finished" in said
+    assert "`rm -r sub/new/.git` removes it" in said and "run `git init sub/new`" in said
+    assert (await held.run("rm -r sub/new/.git && ls -A sub/new"))["stdout"] == ""
+    cloned = await held.run("git init -q /tmp/it && git clone -q /tmp/it taken")
+    assert "nothing is left of it" in " ".join(cloned["notes"])
+
+
+@pytest.mark.proves("command.half-made-repository")
+async def test_a_whole_repository_is_never_called_half_made(held: World) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    subprocess.run(["git", "init", "-q", "--template=", str(held.folder)], check=True)
+    said = " ".join((await held.run("git config core.pager x"))["notes"])
+    assert "half made" not in said and "rm -r" not in said
+    assert "`git -c name=value`" in said
+    hooks = await held.run("mkdir .git/hooks")
+    assert "rm -r" not in " ".join(hooks["notes"])

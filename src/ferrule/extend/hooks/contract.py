@@ -96,6 +96,8 @@ def told(occasion: Occasion) -> dict[str, Any]:
         "permission_mode": occasion.mode,
         "hook_event_name": event_name(occasion),
     }
+    if occasion.payload.agent_type:
+        common |= {"agent_type": occasion.payload.agent_type, "agent_id": occasion.payload.agent_id}
     ours = {"event": occasion.event, "run": who.run, "payload": occasion.payload.as_dict()}
     return {**common, **_own(occasion), "ferrule": ours}
 
@@ -117,8 +119,8 @@ def _own(occasion: Occasion) -> dict[str, Any]:
             return {"reason": reason}
         case Failed() as failed:
             return {"error": failed.code, "error_details": failed.message}
-        case DelegationPre(agent=agent) | DelegationPost(agent=agent):
-            return {"agent_type": agent, "agent_id": ""}
+        case DelegationPre(agent=agent, session=session) | DelegationPost(agent=agent, session=session):
+            return {"agent_type": agent, "agent_id": session}
         case Custom(data=data):
             return {"data": data}
         case _:

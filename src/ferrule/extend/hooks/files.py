@@ -28,8 +28,8 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hook_events import DEFAULT_PRIORITY, EventHook, Occasion, OnError, check_event
 from ferrule.extend.front_matter import (
-    Document,
     Warned,
+    begins,
     choice_of,
     parse_document,
     plain,
@@ -48,9 +48,11 @@ from .when import parse_when
 
 TIMEOUT_MS = 5000
 """Of a script or guard; commands and servers have 60,000."""
-_KEYS = (
-    "events", "on", "when", "priority", "timeout_ms", "on_error", "script", "command", "args", "url", "headers", "allowedEnvVars",
-    "type", "guard", "with", "description",
+EVENTS_KEYS = ("events", "on", "event")
+"""Spellings of one key."""
+KEYS = (
+    *EVENTS_KEYS, "when", "priority", "timeout_ms", "on_error", "script", "command", "args", "url", "headers", "allowedEnvVars",
+    "type", "guard", "with", "description", "name", "handler",
 )  # fmt: skip
 _SOURCES = ("script", "command", "url", "guard")
 
@@ -59,20 +61,24 @@ def read_hook(
     data: bytes, file: str, reach: Reach, *, pool: Pool | None = None
 ) -> tuple[EventHook, list[Warned]]:
     """One hook file. Raises ConfigError that names file, line and column."""
-    document = parse_document(data, file)
-    node = document.fields
-    warned = [*unknown_keys(node, _KEYS, "a hook"), *hidden_programs(node)]
+    return read_hook_node(parse_document(data, file).fields, PurePosixPath(file).stem, data, reach, pool=pool)
+
+
+def read_hook_node(
+    node: Node, name: str, data: bytes, reach: Reach, *, pool: Pool | None = None
+) -> tuple[EventHook, list[Warned]]:
+    """One hook from a mapping, of a hook file or within another file; `data` is the whole file. Raises ConfigError, with the place."""
+    if node.pairs is None:
+        raise node.error("a hook must be a mapping", hint="write `- name: my_hook`, and its keys below")
+    warned = [*unknown_keys(node, KEYS, "a hook"), *hidden_programs(node)]
     named = [key for key in _SOURCES if field_of(node, key) is not None]
     if len(named) != 1:
         found = " and ".join(f"`{key}`" for key in named) or "none of them"
         raise node.error(f"a hook has one of `script`, `command`, `url` and `guard`; found {found}")
-    name = PurePosixPath(file).stem
     timeout = _timeout(node, 60_000 if named[0] in ("command", "url") else TIMEOUT_MS)
     if named[0] == "guard":
         return _guard(node, name, timeout, data), warned
-    run = (
-        runner(node, reach, timeout) if named[0] != "script" else _script(node, document, data, timeout, pool)
-    )
+    run = runner(node, reach, timeout) if named[0] != "script" else _script(node, data, timeout, pool)
     return _made(node, name, _events(node), run, timeout, _priority(node, DEFAULT_PRIORITY), data), warned
 
 
@@ -91,7 +97,7 @@ def _made(
             name=name,
             events=events,
             run=run,
-            when=parse_when(when, place.file, *_begins(place, data), events) if when and place else None,
+            when=parse_when(when, place.file, *begins(place, data), events) if when and place else None,
             priority=priority,
             # A little more than what runs: its own bound is the one that says what was going on.
             timeout=timeout + 5,
@@ -105,8 +111,8 @@ def _made(
 
 
 def _events(node: Node) -> tuple[str, ...]:
-    place = field_of(node, "events") or field_of(node, "on")
-    events = texts_of(node, "events") or texts_of(node, "on")
+    key = next((key for key in EVENTS_KEYS if field_of(node, key) is not None), "events")
+    place, events = field_of(node, key), texts_of(node, key)
     if not events or place is None:
         raise node.error("a hook needs `events`", hint="for example `events: [tool.pre]`")
     for number, event in enumerate(events):
@@ -136,24 +142,13 @@ def _priority(node: Node, default: int) -> int:
     return found.value
 
 
-def _begins(place: Node, data: bytes) -> tuple[int, int]:
-    """Line and column where a text begins: that of a block (`|`) in the line after its sign."""
-    lines = data.split(b"\n")
-    if not lines[place.line - 1][place.column - 1 :].startswith((b"|", b">")) or len(lines) == place.line:
-        return place.line, place.column
-    below = lines[place.line]
-    return place.line + 1, len(below) - len(below.lstrip()) + 1
-
-
-def _script(
-    node: Node, document: Document, data: bytes, timeout: float, pool: Pool | None
-) -> Callable[[Occasion], Any]:
+def _script(node: Node, data: bytes, timeout: float, pool: Pool | None) -> Callable[[Occasion], Any]:
     place = field_of(node, "script")
     source = text_of(node, "script")
     assert place is not None
     if not source.strip():
         raise place.error("`script` is empty")
-    script = Script(source, document.file, _begins(place, data)[0])
+    script = Script(source, place.file, begins(place, data)[0])
     bounds = Bounds(seconds=timeout)
 
     async def run(occasion: Occasion) -> object:
@@ -177,7 +172,7 @@ def _guard(node: Node, name: str, timeout: float, data: bytes) -> EventHook:
         guard = make(**given)
     except (TypeError, ValueError, ConfigError) as error:
         raise (options or place).error(f"`{chosen}` cannot be made with these options: {error}") from error
-    events = _events(node) if field_of(node, "events") or field_of(node, "on") else guard.events
+    events = _events(node) if any(field_of(node, key) for key in EVENTS_KEYS) else guard.events
     if not set(events) <= set(guard.events):
         raise node.error(f"`{chosen}` is a guard for {', '.join(guard.events)}")
     return _made(node, name, events, guard.run, timeout, _priority(node, guard.priority), data)

@@ -23,8 +23,7 @@ from ferrule.guard.command import Analysis, analyse
 from ferrule.guard.environment import looks_secret
 from ferrule.guard.gate import Gate
 from ferrule.guard.rules import RuleSet
-
-from .matching import compile_regex
+from ferrule.tools.patterns import compile_regex
 
 NAMED: Mapping[str, str] = {
     **dict.fromkeys(("cat", "head", "tail", "less", "more", "bat", "sed"), "read_file"),

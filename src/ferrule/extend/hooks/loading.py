@@ -2,32 +2,46 @@
 
     .ferrule/hooks/*.md  .harness/hooks/*.md        one hook each (`files`)
     .ferrule/hooks.json  .harness/hooks.json        the shape of Claude Code (`configured`); also `.yaml`
+    `hooks:` of a bundle (`extend.bundles`)         a list of hooks with a `name` each, asked in the turns of their bundle
+    `hooks:` of harness.md and ferrule.yaml         the same; in harness.md also the shape of Claude Code
 
 The same in the person's own settings folder (`hooks/`, `hooks.json`), which is theirs and needs no trust. What a repository brings
 does nothing until a person trusts it as it stands (`store.trust`), and what was trusted is what runs. A trusted file that is wrong is
-an error: a guard that is there and cannot be read must not be gone in silence.
+an error: a guard that is there and cannot be read must not be gone in silence. For the same reason no hook takes the place of
+another: all of them hold, whatever they are called and wherever they come from.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hook_events import EventHook
-from ferrule.extend.front_matter import Warned
+from ferrule.extend.bundles import (
+    INLINE,
+    ROOTS,
+    Bundle,
+    Condition,
+    Turns,
+    conditions,
+    fields_of,
+    kind_of,
+    read_bundle,
+)
+from ferrule.extend.front_matter import Warned, field, parse_document, text_of
 from ferrule.extend.starlark.pool import Pool
 from ferrule.guard.sandbox.policy import Policy
 from ferrule.store.trust import Snapshot
-from ferrule.store.yaml_tree import parse_yaml
+from ferrule.store.yaml_tree import Node, parse_yaml
 
 from .commands import HookCommands
 from .configured import Reach, read_configured
-from .files import read_hook
+from .files import read_hook, read_hook_node
 
-ROOTS = (".ferrule", ".harness")
 _TABLES = ("hooks.json", "hooks.yaml")
 MOST_HOOKS = 200
 
@@ -57,27 +71,28 @@ def load_hooks(
     hosts: Iterable[str] = (),
     policy: Policy | None = None,
     pool: Pool | None = None,
+    turns: Turns | None = None,
 ) -> LoadedHooks:
     """The hooks of a workspace as `Trust.look` saw it, and of `own`, the person's settings folder.
 
-    `hosts` are those that web hooks may ask, `policy` what commands may do (by default: the workspace, no network). Raises
-    ConfigError, all problems at once, each with its place.
+    `hosts` are those that web hooks may ask, `policy` what commands may do (by default: the workspace, no network), `turns` those
+    of the tools (`World.turns`), where bundles have tools. Raises ConfigError, all problems at once, each with its place.
     """
     theirs = {name: data for name, data in seen.files.items() if _is_hook(name) is not None}
-    inert = tuple(sorted(theirs)) if seen.state != "trusted" else ()
+    inert = tuple(sorted(filter(_hooks_in(theirs), theirs))) if seen.state != "trusted" else ()
     linked = [name for name in seen.links if _is_hook(name) is not None or name in _folders()]
     if linked and seen.state == "trusted":
         raise ConfigError(
             f"`{linked[0]}` is a link: hooks are read from files only", hint="put the file itself there"
         )
     loaded = (
-        [_load(theirs, seen.files, seen.workspace, tuple(hosts), policy, pool)]
-        if theirs and not inert
+        [_load(theirs, seen.files, seen.workspace, tuple(hosts), policy, pool, turns)]
+        if theirs and seen.state == "trusted"
         else []
     )
     if own is not None:
         mine = _own_files(own)
-        loaded.append(_load(mine, mine, seen.workspace, tuple(hosts), policy, pool))
+        loaded.append(_load(mine, mine, seen.workspace, tuple(hosts), policy, pool, turns))
     hooks = tuple(hook for part in loaded for hook in part.hooks)
     if len(hooks) > MOST_HOOKS:
         raise ConfigError(f"{len(hooks)} hooks, the bound is {MOST_HOOKS}")
@@ -96,27 +111,113 @@ def _load(
     hosts: tuple[str, ...],
     policy: Policy | None,
     pool: Pool | None,
+    turns: Turns | None,
 ) -> LoadedHooks:
     commands = HookCommands(root, _copies(beside), policy=policy)
-    reach = Reach(commands, hosts)
-    hooks: list[EventHook] = []
-    warnings: list[Warned] = []
-    problems: list[str] = []
+    reading = _Reading(Reach(commands, hosts), pool)
     for name in sorted(files):
+        reading.take(name, files[name])
+    hooks = reading.finished(turns or Turns())
+    if reading.problems:
+        raise ConfigError("\n".join(reading.problems), code="hooks")
+    return LoadedHooks(tuple(_distinct(hooks)), tuple(reading.warnings), (), (commands,))
+
+
+class _Reading:
+    """Goes through files and keeps the hooks they hold, problems included. `_bundled` are those of bundles, by file."""
+
+    def __init__(self, reach: Reach, pool: Pool | None) -> None:
+        self.warnings: list[Warned] = []
+        self.problems: list[str] = []
+        self._hooks: list[EventHook] = []
+        self._bundled: list[tuple[str, EventHook]] = []
+        self._bundles: list[Bundle] = []
+        self._reach, self._pool = reach, pool
+
+    def take(self, name: str, data: bytes) -> None:
+        """Read one file."""
         try:
-            if _is_hook(name) == "table":
-                read = read_configured(parse_yaml(files[name], name), reach)
-                hooks += read.hooks
-                warnings += read.warnings
-            else:
-                hook, warned = read_hook(files[name], name, reach, pool=pool)
-                hooks.append(hook)
-                warnings += warned
+            match _is_hook(name):
+                case "table":
+                    self._table(parse_yaml(data, name))
+                case "file":
+                    hook, warned = read_hook(data, name, self._reach, pool=self._pool)
+                    self._hooks.append(hook)
+                    self.warnings += warned
+                case "bundle":
+                    # What is odd about the bundle itself is said with its tools.
+                    bundle, _ = read_bundle(kind_of(name), parse_document(data, name), data)
+                    self._bundles.append(bundle)
+                    self._bundled += [(name, hook) for hook in self._listed(bundle.fields, bundle.name, data)]
+                case _:
+                    self._inline(fields_of(data, name), data)
         except ConfigError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError("\n".join(problems), code="hooks")
-    return LoadedHooks(tuple(_distinct(hooks)), tuple(warnings), (), (commands,))
+            self.problems.append(str(error))
+
+    def finished(self, turns: Turns) -> list[EventHook]:
+        """All hooks, those of bundles kept to their turns."""
+        held, wrong = conditions(self._bundles)
+        self.problems += [str(error) for error in wrong]
+        bundled = [_kept(hook, held.get(file), turns) for file, hook in self._bundled]
+        return [*self._hooks, *bundled, *([turns.hook()] if held else [])]
+
+    def _table(self, tree: Node) -> None:
+        read = read_configured(tree, self._reach)
+        self._hooks += read.hooks
+        self.warnings += read.warnings
+
+    def _inline(self, fields: Node, data: bytes) -> None:
+        hooks = field(fields, "hooks")
+        if hooks is None or hooks.pairs is None:
+            self._hooks += self._listed(fields, "", data)
+        elif not fields.file.endswith(".yaml"):
+            self._table(fields)  # In a settings file a mapping of that name is a section of settings.
+
+    def _listed(self, fields: Node, bundle: str, data: bytes) -> list[EventHook]:
+        """The hooks of a list. One that is wrong is a problem of its own."""
+        hooks = field(fields, "hooks")
+        if hooks is None:
+            return []
+        if hooks.items is None:
+            raise hooks.error(
+                "`hooks` must be a list of hooks", hint="write `- name: my_hook`, and its keys below"
+            )
+        found: list[EventHook] = []
+        for number, item in enumerate(hooks.items, 1):
+            try:
+                hook, warned = read_hook_node(
+                    item, _name(item, bundle, number), data, self._reach, pool=self._pool
+                )
+                found.append(hook)
+                self.warnings += warned
+            except ConfigError as error:
+                self.problems.append(str(error))
+        return found
+
+
+def _kept(hook: EventHook, condition: Condition | None, turns: Turns) -> EventHook:
+    return hook if condition is None else condition.over(hook, turns)
+
+
+def _name(item: Node, bundle: str, number: int) -> str:
+    """What a hook in a list is called: by itself, else after its bundle or its file."""
+    named = text_of(item, "name") or text_of(item, "handler")
+    return named or f"{bundle or item.file.rpartition('/')[2]} hook {number}"
+
+
+def _hooks_in(files: Mapping[str, bytes]) -> Callable[[str], bool]:
+    """Whether a file holds hooks, of files that nobody trusts yet: one that cannot be read says nothing."""
+
+    def holds(name: str) -> bool:
+        if _is_hook(name) in ("table", "file"):
+            return True
+        try:
+            found = field(fields_of(files[name], name), "hooks")
+        except ConfigError:
+            return False
+        return found is not None and not (name.endswith(".yaml") and found.pairs is not None)
+
+    return holds
 
 
 def _copies(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -134,7 +235,11 @@ def _copies(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _is_hook(name: str) -> str | None:
-    """`file`, `table` or None. Names are relative to the workspace, or to the person's folder (`hooks/x.md`)."""
+    """`file`, `table`, `bundle`, `main` or None. Names are relative to the workspace, or to the person's folder (`hooks/x.md`)."""
+    if name in INLINE:
+        return "main"
+    if kind_of(name):
+        return "bundle"
     folder, _, rest = name.partition("/")
     if folder in ROOTS:
         name = rest
@@ -166,5 +271,6 @@ def _distinct(hooks: Iterable[EventHook]) -> Iterable[EventHook]:
     """Two hooks with one name are told apart by where they stand."""
     seen: set[str] = set()
     for hook in hooks:
-        yield hook if hook.name not in seen else replace(hook, name=f"{hook.name} ({hook.source})")
+        where = re.sub(r"[^A-Za-z0-9_.:/ -]", "_", f"{hook.name} of {hook.source}")
+        yield hook if hook.name not in seen else replace(hook, name=where[:128])
         seen.add(hook.name)

@@ -29,8 +29,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hook_events import PAYLOADS, Custom, Occasion
-
-from .matching import compile_regex, matches_glob
+from ferrule.tools.patterns import compile_regex, matches_glob
 
 MOST_CHARACTERS = 2000
 MOST_PARTS = 200

@@ -333,14 +333,24 @@ class _Call:
         )
 
 
-_shared: list[Pool] = []
+_pools: dict[str, Pool] = {}
 _making = threading.Lock()
 
 
 def shared() -> Pool:
     """The pool of this process. It ends with the process; nobody closes it."""
+    return _pool("shared")
+
+
+def beside() -> Pool:
+    """Another such pool, for scripts that go on while others are waited for: neither takes the other's places."""
+    return _pool("beside")
+
+
+def _pool(name: str) -> Pool:
     with _making:
-        if not _shared:
-            _shared.append(Pool())
-            atexit.register(_shared[0].close)
-        return _shared[0]
+        found = _pools.get(name)
+        if found is None:
+            found = _pools[name] = Pool()
+            atexit.register(found.close)
+        return found

@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.agent import Agent
+from ferrule.engine.artifact_tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.session import Session
 from ferrule.guard.approval import AllowThese, Approver, NobodyToAsk
 from ferrule.guard.gate import Gate, select_mode
@@ -23,24 +25,32 @@ from ferrule.guard.workspace import Workspace
 from ferrule.models.registry import resolve
 from ferrule.models.wire import ModelOptions, Wire
 from ferrule.store import paths
+from ferrule.store.artifact_files import FileArtifacts
+from ferrule.store.artifacts import Artifacts
 from ferrule.store.journal import SqliteJournal
-from ferrule.store.settings import ForModel, Settings, load_settings
-from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
+from ferrule.store.settings import PROJECT_FILE, ForModel, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 
 from .approve import TerminalApprover
+from .mcp_servers import servers_of
 from .options import SETTING_OPTIONS
 from .sandbox_report import policy_of
+from .shipped import shipped
 from .terminal import Terminal
+from .texts import read_texts
 from .typing_in import read_line
 
 if TYPE_CHECKING:
+    from ferrule.connect.mcp import Servers
+    from ferrule.engine.registration import RegistrationLimits
     from ferrule.extend.extensions import Extensions
 
-_OWN = ("hooks", "hooks.json", "hooks.yaml")
+_OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 """What of the person's settings folder makes us look closer."""
+_ARTIFACTS = (b"tools", b"hooks", b"agents")
+"""Words without which a settings file holds nothing but settings."""
 
 INSTRUCTIONS = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
@@ -56,6 +66,7 @@ class Assembly:
     settings: Settings
     terminal: Terminal
     extensions: Extensions | None = None
+    servers: Servers | None = None
 
     def open(self, session: str | None) -> Session:
         """A new session, or the one with this id (or beginning of it)."""
@@ -91,8 +102,9 @@ class Assembly:
                 raise
             self.terminal.talk(f"! {error.detail}", style="yellow")
         finally:
-            if self.extensions is not None:
-                await self.extensions.close()
+            for brought in (self.extensions, self.servers):
+                if brought is not None:
+                    await brought.close()
             self.agent.journal.close()
 
 
@@ -117,20 +129,25 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
     gate = _gate(settings, workspace, names)
     confine = policy_of(settings, workspace.root, workspace.names)
     extensions = _extensions(settings, confine)
-    catalog, unknown = _catalog(settings, mine, _shipped() if extensions is None else extensions.tools)
-    notices = () if extensions is None else extensions.notices
-    for problem in (*gate.grants.problems, *notices, *unknown):
+    texts = read_texts(settings, gate, names)
+    tools = (*(shipped() if extensions is None else extensions.tools), *texts.tools, *ARTIFACT_TOOLS)
+    servers = servers_of(settings, confine, [tool.full_name for tool in tools])
+    catalog, unknown = _catalog(settings, mine, tools if servers is None else (*tools, *servers.tools))
+    brought = [one.notices for one in (extensions, texts, servers) if one is not None]
+    for problem in (*gate.grants.problems, *chain.from_iterable(brought), *unknown):
         terminal.say(f"! {problem}", style="yellow")
     agent = Agent(
         settings.model,
         catalog,
-        instructions=INSTRUCTIONS,
+        instructions="\n\n".join((INSTRUCTIONS, *texts.told(catalog))),
         workspace=workspace,
         limits=mine.limits,
         gate=gate,
         approver=_approver(options, terminal),
         journal=SqliteJournal(settings.journal, durability=settings["journal.durability"]),
         hooks=() if extensions is None else extensions.hooks,
+        agents=extensions.agents or None if extensions is not None else None,
+        registration=_registration(settings, extensions),
         way=_way(mine),
         fallback=settings["tools.fallback"],
         results=mine.results,
@@ -139,8 +156,9 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         resources=[_commands(settings, mine, confine)],
         interruptible=interruptible,
         connect=lambda name: wire_of(settings, name),
+        artifacts=_artifacts(settings, catalog),
     )
-    return Assembly(agent, settings, terminal, extensions)
+    return Assembly(agent, settings, terminal, extensions, servers)
 
 
 def person() -> str:
@@ -200,22 +218,35 @@ def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPol
     )
 
 
-def _shipped() -> tuple[Tool, ...]:
-    kits = (files, browse, search, commands, git, tasks, clock)
-    return tuple(tool for kit in kits for tool in kit.TOOLS)
+def _artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
+    """Where large results go. Without the tools to read them, only what exceeds the output limit is kept, for the person."""
+    store = FileArtifacts(max_bytes=settings["artifacts.max_bytes"], days=settings["artifacts.days"])
+    readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
+    return Artifacts(store, settings["artifacts.threshold"] if readable else None)
 
 
 def _extensions(settings: Settings, confine: Policy) -> Extensions | None:
     """What files bring. None, and nothing loaded for it, where there are none."""
     seen, own = settings.repository, paths.config()
-    theirs = any(name.endswith(".md") or "hooks" in name or "harness" in name for name in seen.files)
+    theirs = any(
+        name != PROJECT_FILE or any(word in data for word in _ARTIFACTS) for name, data in seen.files.items()
+    )
     if not theirs and not any((own / name).exists() for name in _OWN):
         return None
     from ferrule.extend.extensions import Reach, load_extensions
 
     domains = tuple(settings["network.allowed_domains"] or ())
     reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
-    return load_extensions(seen, shipped=_shipped(), own=own, reach=reach)
+    return load_extensions(seen, shipped=shipped(), own=own, reach=reach, register=settings["tools.register"])
+
+
+def _registration(settings: Settings, extensions: Extensions | None) -> RegistrationLimits | None:
+    """How much sessions may gain by scripts. None where they may not, or there are none."""
+    if extensions is None or not settings["tools.register"]:
+        return None
+    from ferrule.engine.registration import RegistrationLimits
+
+    return RegistrationLimits()
 
 
 def _catalog(settings: Settings, mine: ForModel, tools: Iterable[Tool]) -> tuple[Catalog, list[str]]:

@@ -26,12 +26,13 @@ from .findings import Finding
     "--require",
     multiple=True,
     type=click.Choice([str(aspect) for aspect in Aspect]),
-    help="Fail unless commands are held in this way too. Repeatable.",
+    help="Fail unless commands are held in this way too, beside what the settings require. Repeatable.",
 )
 def doctor(as_json: bool, require: tuple[str, ...]) -> int:
     """Say what this machine can do and what is missing. Exit code 1 if something needed is broken.
 
-    With `--require`, exit code 7 if commands cannot be held in the ways that are named.
+    With `--require`, exit code 7 if commands, under the settings in force here, are not held in the ways that are named
+    and in those that `sandbox.require` names.
     """
     findings = [finding for check in CHECKS for finding in _several(check())]
     if as_json:
@@ -121,13 +122,15 @@ def _sandbox() -> Iterable[Finding]:
 
 
 def _check_required(require: tuple[str, ...]) -> None:
-    """Raises SandboxGap if commands cannot be held in these ways."""
-    from ferrule.guard.sandbox.policy import Policy
+    """Raises SandboxGap if commands, under the settings in force here, are not held in these ways too."""
     from ferrule.guard.sandbox.probes import probe
-    from ferrule.guard.sandbox.rungs import choose
+    from ferrule.store.settings import load_settings
+
+    from .sandbox_report import check_required, policy_of
 
     if require:
-        choose(Policy(Path.cwd(), require=frozenset(map(Aspect, require))), probe())
+        settings = load_settings()
+        check_required(policy_of(settings), probe(), settings["sandbox.mode"], map(Aspect, require))
 
 
 CHECKS: tuple[Callable[[], Finding | Iterable[Finding]], ...] = (

@@ -6,14 +6,15 @@ with `yes`, `partly` or `no` and says by what. What is said is what `choose` dec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.sandbox.gap import Mode, SandboxGap
 from ferrule.guard.sandbox.policy import Aspect, Bounds, Holds, Policy
 from ferrule.guard.sandbox.probes import Probes
-from ferrule.guard.sandbox.rungs import Rung, choose
+from ferrule.guard.sandbox.rungs import Missing, Rung, choose, ladder
 from ferrule.store.settings import Settings
 
 from .findings import Finding
@@ -36,6 +37,20 @@ def policy_of(settings: Settings, root: Path | None = None, names: Names = DEFAU
         ),
         require=frozenset(Aspect(one) for one in settings["sandbox.require"]),
     )
+
+
+def check_required(policy: Policy, probes: Probes, mode: Mode, also: Iterable[Aspect] = ()) -> None:
+    """Raises SandboxGap if commands under this policy are not held as it requires, and in these ways too."""
+    asked = frozenset(also)
+    wanted = replace(policy, require=policy.require | asked)
+    if mode != "off":
+        choose(wanted, probes)
+        return
+    rung = ladder(wanted, probes)[-1]
+    why = "`sandbox.mode: off`: commands run with all the rights you have"
+    step = "set `sandbox.mode` to `ask` or `required`"
+    missing = (Missing(aspect, why, step) for aspect in rung.applied.missing(asked))
+    raise SandboxGap(tuple(missing), rung)
 
 
 def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.engine.live import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.tools.context import ASIDE
 
 from .terminal import Terminal
 
@@ -137,6 +138,8 @@ class Show:
         self._terminal.talk(f"  … {_gutter(item.text)}", style="dim")
 
     def _notice(self, item: Noticed) -> None:
+        if item.topic in ASIDE:
+            return
         self._end_line()
         self._terminal.say(f"! {item.topic}: {_gutter(item.text)}", style="yellow")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ferrule.core.events import Record
 from ferrule.store.story import Asked, Said, Step, Story, Told, Used
+from ferrule.tools.context import ASIDE
 
 from .show import arguments_of
 
@@ -28,7 +29,7 @@ def _lines(step: Step) -> list[str]:
             return step.text.split("\n")
         case Used():
             return [f"▸ {step.call.tool} {arguments_of(step.call)}", f"  {_outcome(step)}"]
-        case Told():
+        case Told() if step.topic not in ASIDE:
             return [f"! {step.topic}: {step.text}"]
         case _:
             return []

@@ -1,4 +1,4 @@
-"""`ferrule tools`: what there is, what one looks like, and calling one through the gate."""
+"""`ferrule tools`: what there is, what one looks like, and calling one through the gate. Tool files are in `tool_files`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .options import common, yes_to
+from .promote import promote
+from .tool_files import check, new, test
 
 if TYPE_CHECKING:
     from ferrule.core.calls import Result
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def tools() -> None:
-    """List the tools of this folder, show one, call one through the gate."""
+    """List the tools of this folder, show one, call one through the gate; check, test and write tool files."""
+
+
+for _command in (check, test, new, promote):
+    tools.add_command(_command)
 
 
 @tools.command("list")
@@ -53,7 +59,9 @@ def list_tools(as_json: bool, **options: Any) -> None:
 @click.argument("name")
 @common
 def show(name: str, **options: Any) -> None:
-    """Everything about one tool, with its schema as the model gets it."""
+    """Everything about one tool, with its schema as the model gets it, and whether it can be sent strict."""
+    from ferrule.models.strict_schema import compile_strict
+
     from .assemble import assemble
     from .terminal import as_json, visible
 
@@ -63,6 +71,7 @@ def show(name: str, **options: Any) -> None:
     click.echo(as_json(tool.arguments.schema, indent=2))
     if tool.output is not None:
         click.echo("\nresult:\n" + as_json(tool.output.schema, indent=2))
+    click.echo(visible("\nstrict: " + "\n".join(compile_strict(tool.schema_json()).lines())))
 
 
 @tools.command()

@@ -3,12 +3,11 @@
     steps = [*layout(policy, found), *finishing(masks, texts, policy.root)]
     argv = bubblewrap_argv(probes.bwrap, steps, found.places, directory="/work", program="/bin/sh", argv=("sh", "-c", "…"))
 
-For machines where Ferrule may make no namespaces itself but a bubblewrap of the system may. The launcher starts the
-result like any program; limits of a process are set before, as everywhere.
+For machines where Ferrule may make no namespaces itself but a bubblewrap of the system may. What it starts is to be the
+first process of the view (`--as-pid-1`): no command can signal that one.
 
-Not protected: names that do not exist yet (nothing mediates what is created, and `rungs` says so); system
-calls are not filtered, so a command can make namespaces of its own, in which it sees no more than before; `/dev` holds
-what bubblewrap puts there; a mask over a link covers what the link leads to. There is no preview.
+Not protected: `/dev` holds what bubblewrap puts there; a mask over a link would cover what the link leads to, so there is
+none, and who mediates keeps the link in its place. There is no preview.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .layout import HELD, Places, Step
 
-_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL")
 
 
 def bubblewrap_argv(
@@ -33,6 +32,12 @@ def bubblewrap_argv(
     for step in _without_devices(steps):
         words += _words(step, places)
     return (*words, "--chdir", directory, "--", program, *argv[1:])
+
+
+def sees(path: str, steps: Iterable[Step]) -> bool:
+    """Whether a file of the machine is at its own path in the view."""
+    places = [place for kind, place, source in steps if kind in ("read", "write") and place == source]
+    return any(path.startswith(f"{place.rstrip('/')}/") for place in places)
 
 
 def _without_devices(steps: Iterable[Step]) -> Iterator[Step]:

@@ -1,72 +1,76 @@
-"""The bubblewrap rung: the same session as with namespaces, each command started by bubblewrap.
+"""The bubblewrap rung: the same session as with namespaces, each command's view made by bubblewrap.
 
-Bounds of a process are set by the shell that starts the program inside, which every system has. The fork server
-knows nothing of all this: it starts a program and ends what that started.
+What runs inside first is ours (`inside/wrapped.py`): it bounds and filters the command and answers its creating calls. It
+is a copy of our code and the interpreter we run on, both taken where commands cannot write.
 
-Not protected, besides what `bubblewrap` says: without a mediator nobody tells which secret names commands made
-themselves, so those are hidden from the commands that follow. A program that is not there is an exit status
-of 127, one that a signal ended one of 128 and its number.
+Not protected, besides what `bubblewrap` says: a view is made for each command, and bubblewrap looks its mount points up by
+name, so what another command of the session swaps at that moment is covered in the wrong place or makes the start fail.
 """
 
 from __future__ import annotations
 
-import asyncio
+import compileall
 import os
-from dataclasses import replace
+import py_compile
+import shutil
+import sys
+from pathlib import Path
 
-from .bubblewrap import bubblewrap_argv
-from .command import Command
-from .confinement import Confinement, folder_of, write_covers
+from .bubblewrap import bubblewrap_argv, sees
+from .confinement import Confinement
+from .inside import wrapped
 from .inside.protocol import Launch
-from .launcher import Launcher
-from .layout import Surroundings, finishing, layout
-from .policy import Applied, Bounds
-from .probes import probe
-from .running import Execution
-from .surroundings import look
+from .inside.session import Session
+from .layout import Places, Step, Surroundings, layout, own
+from .probes import interpreter, probe
 
-_SHELL = "/bin/sh"
-_BLOCK, _KIB = 512, 1024
+_PROGRAM = "/run/ferrule"
+"""Where the view has the code that starts commands."""
 
 
 class Bubblewrapped(Confinement):
     """What the commands of one session have in common."""
 
-    _found: Surroundings | None = None
+    _steps: tuple[Step, ...] = ()
 
-    async def begin(self, launcher: Launcher, command: Command, applied: Applied) -> Execution:
-        """Start a command in a view of its own. Raises ToolFailed."""
-        places = self.places()
-        found = self._found = self._found or look(os.environ, self._home, places)
-        async with self._scanning:
-            masks = await asyncio.to_thread(self._scanner.scan, frozenset(self._own))
-        texts = write_covers(masks.items, places)
-        steps = [*layout(self.policy, found), *finishing(masks.items, texts, self.policy.root)]
-        words = ("sh", "-c", bounded(self.policy.bounds), "sh", command.program, *command.argv[1:])
-        argv = bubblewrap_argv(
-            probe().bwrap,
-            steps,
-            places,
-            directory=folder_of(command.directory)[0],
-            program=_SHELL,
-            argv=words,
+    def shape_session(self, session: Session, found: Surroundings) -> None:
+        session.way = "bubblewrap"
+        session.steps, session.own_steps = [], []
+        copy_program(self.places())
+        *steps, seal = layout(self.policy, found)
+        steps.append(("read", _PROGRAM, f"{self.places().held}/program"))
+        python = interpreter()
+        if not sees(python, steps):
+            steps.append(("read", sys.base_prefix, sys.base_prefix))
+        own_proc = (step for step in own(found) if step[0] != "proc")
+        self._steps = (*steps, seal, *own_proc)
+
+    def shape_launch(self, launch: Launch) -> None:
+        # A mount over a link would lie over what it leads to; the mediator keeps such links as they are.
+        masks = [step for step in launch.steps if not os.path.islink(step[1])]  # noqa: PTH114  paths of steps are text
+        python = interpreter()
+        launch.program_folder = f"{_PROGRAM}/sandbox"
+        launch.wrapper = list(
+            bubblewrap_argv(
+                probe().bwrap,
+                [*self._steps, *masks],
+                self.places(),
+                directory="/",
+                program=python,
+                argv=(python,),
+            )
         )
-        environment = self._environment(command.environment)
-        execution = Execution(replace(command, argv=argv, program=argv[0], environment=environment), applied)
-        await execution.begin(launcher, Launch(list(argv), argv[0], environment, command.grace))
-        return execution
 
 
-def bounded(bounds: Bounds) -> str:
-    """A script for a POSIX shell that bounds itself and becomes the program that is its arguments.
-
-    A bound that is already tighter stays. `-u` is not in POSIX: shells call it so, or `-p`.
-    """
-    lines = ["ulimit -c 0"]
-    if bounds.file_size is not None:
-        lines.append(f"ulimit -f {bounds.file_size // _BLOCK} 2>/dev/null")
-    if bounds.memory is not None:
-        lines.append(f"ulimit -d {bounds.memory // _KIB} 2>/dev/null")
-    if bounds.processes is not None:
-        lines.append(f"ulimit -u {bounds.processes} 2>/dev/null || ulimit -p {bounds.processes} 2>/dev/null")
-    return "; ".join([*lines, 'exec "$@"'])
+def copy_program(places: Places) -> None:
+    """Copy and compile what starts commands, before any command of the session runs: it may lie in the workspace."""
+    target = Path(places.held, "program")
+    if target.exists():
+        return
+    inside = Path(wrapped.__file__).parent
+    shutil.copytree(inside, target / "sandbox/inside", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(inside.parents[1] / "reserved.py", target)
+    never_again = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(target, quiet=2, invalidation_mode=never_again)
+    for path in (target, *target.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)

@@ -30,9 +30,10 @@ from .inside.ports import PORT
 from .inside.protocol import Launch
 from .inside.session import Session
 from .launcher import Launcher
-from .layout import Places, finishing, layout, limits, own, wall
+from .layout import Places, Surroundings, finishing, layout, limits, own, wall
 from .listening import Listening
-from .masks import Inode, Kind, Mask, Masks, Scanner
+from .masks import Inode, Kind, Mask, Masks
+from .opened_folders import OpenedFolders
 from .policy import Applied, Policy
 from .preview import preview
 from .probes import probe
@@ -63,7 +64,7 @@ class Confinement:
         # For a session that nobody closes: it ends with the interpreter, or when it is dropped.
         self._finalizer = weakref.finalize(self, self._session.remove)
         self._home = os.path.realpath(Path.home())
-        self._scanner = Scanner(policy.root, policy.names, home=self._home)
+        self._scanner = OpenedFolders(policy, home=self._home)
         self._scanning = asyncio.Lock()
         self._scan_seconds = 1.0
         self._own: set[Inode] = set()
@@ -82,7 +83,7 @@ class Confinement:
         found_groups = find(self.policy.bounds, Path(places.base).name)
         self._groups = found_groups.made
         names = self.policy.names
-        return Session(
+        session = Session(
             user=probe().user_namespaces,
             view=places.view,
             steps=list(layout(self.policy, found)),
@@ -92,7 +93,20 @@ class Confinement:
             names=(names.reserved, names.secret, names.protected),
             roots=(str(self.policy.root), *self.policy.writable),
             wall=wall(self.policy, found) if probe().landlock_abi else (),
-        ).encode()
+            late=self.policy.preview,
+        )
+        self.shape_session(session, found)
+        return session.encode()
+
+    def shape_session(self, session: Session, found: Surroundings) -> None:
+        """For a rung that holds commands in another way: what it says differently for all of them."""
+
+    def shape_launch(self, launch: Launch) -> None:
+        """The same for one command."""
+
+    def scratch(self) -> tuple[Path, str]:
+        """A folder that commands can write, as we see it and as they do."""
+        return Path(self.places().tmp), "/tmp"
 
     async def begin(self, launcher: Launcher, command: Command, applied: Applied) -> Execution:
         """Start a command in a view of its own. Raises ToolFailed."""
@@ -115,6 +129,7 @@ class Confinement:
             own=list(self._own),
             proxied=proxy_environment(PORT, loopback_outside=self.hosts.this_machine) if self.hosts else {},
         )
+        self.shape_launch(launch)
         execution = Execution(command, applied, started.told, started.finish)
         try:
             await execution.begin(launcher, launch)
@@ -132,9 +147,8 @@ class Confinement:
             else:
                 masks = await asyncio.to_thread(self._scanner.scan, own_before)
             self._scan_seconds = time.perf_counter() - began
-            if not self.policy.writable:
-                # A file that is gone leaves its number to others, which are not the session's own.
-                self._own -= own_before - masks.own_met
+            # A file that is gone leaves its number to others, which are not the session's own.
+            self._own -= own_before - masks.own_met
             return masks
 
     async def _look_for_another_root(self, launcher: Launcher) -> None:

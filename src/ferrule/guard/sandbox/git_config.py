@@ -1,14 +1,16 @@
-"""A repository's configuration without what may be secret: what commands see in place of `.git/config`.
+"""Configurations of git without what may be secret: what commands see in place of `.git/config` and `~/.gitconfig`.
 
 The real file can hold tokens (in addresses, in headers, in helpers), so only settings that are known to hold none
 are taken over: how data is stored, who commits, what branches follow. Addresses of remotes are left out.
 Commands cannot write the file, so what it makes git do is not changed by them; what it makes git do
-at all happens inside the sandbox. Format: git-config(1), of it only plain `key = value` lines.
+at all happens inside the sandbox. Of the person's own settings only their name and address are taken, read as
+data: no file that these include is opened. Format: git-config(1), of it only plain `key = value` lines.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 LIMIT = 1024 * 1024
 """Bytes of a configuration that are looked at."""
@@ -49,6 +51,8 @@ _KEPT = {
 }
 """Settings that are taken over, with the values they may have. `*` is any subsection."""
 
+_IDENTITY = {"user.name": _WORDS, "user.email": _WORDS}
+
 _COMPARING = ("[core]", "\tcheckStat = minimal", "\ttrustctime = false")
 """Files are told apart by size and time alone: what covers a masked file has those of the file."""
 
@@ -58,6 +62,28 @@ _SETTING = re.compile(r'([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*("?)([^"]*?)\2\s*)?')
 
 def without_secrets(text: str) -> str:
     """The settings of a configuration file that commands may see, as a configuration file."""
+    return "".join(line + "\n" for line in [*_headed(_taken(text, _KEPT)), *_COMPARING])
+
+
+def identity(*texts: str) -> str:
+    """Name and address of the person, from configuration files of which a later one wins, as a configuration file.
+
+    Empty where they do not say both.
+    """
+    found: dict[str, str] = {}
+    for line in (line for text in texts for line in _taken(text, _IDENTITY)):
+        key, equals, value = line.strip().partition(" = ")
+        if equals and value.strip('" '):
+            found[key] = value
+    return (
+        "[user]\n" + "".join(f"\t{key} = {found[key]}\n" for key in ("name", "email"))
+        if len(found) == 2
+        else ""
+    )
+
+
+def _taken(text: str, wanted: Mapping[str, str]) -> list[str]:
+    """Headings, and below them the settings that are wanted and have a value that they may have."""
     kept: list[str] = []
     heading = ""
     for line in text.splitlines():
@@ -70,10 +96,10 @@ def without_secrets(text: str) -> str:
             heading = ""
         elif heading and (setting := _SETTING.fullmatch(line.partition(" #")[0].partition(" ;")[0])):
             key, value = setting[1].lower(), "true" if setting[3] is None else setting[3].strip()
-            pattern = _KEPT.get(f"{heading}.{key}")
+            pattern = wanted.get(f"{heading}.{key}")
             if pattern and re.fullmatch(pattern, value, re.IGNORECASE):
                 kept.append(f'\t{key} = "{value}"' if pattern is _WORDS else f"\t{key} = {value}")
-    return "".join(line + "\n" for line in [*_headed(kept), *_COMPARING])
+    return kept
 
 
 def _headed(lines: list[str]) -> list[str]:

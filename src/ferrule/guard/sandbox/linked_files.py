@@ -58,7 +58,7 @@ def covered_links(
     """`(the same as a secret, linked from elsewhere)`: those to cover, for certain and by count.
 
     `links` are all files with several names that were met, `secret` the inodes of covered files, `environments` the
-    roots of conda environments, relative. `known` is asked for known secrets if it matters.
+    roots of conda environments, relative (empty: all of it is one). `known` is asked for known secrets if it matters.
     """
     met = Counter(link.inode for link in links)
     away = [link for link in links if met[link.inode] < link.count and link.inode not in secret]
@@ -75,7 +75,7 @@ def _below_packages(name: str, environments: frozenset[str]) -> bool:
     if not PACKAGES.isdisjoint(above) or ".git/objects/" in name or ".git/lfs/objects/" in name:
         return True
     return bool(environments) and any(
-        "/".join(above[:depth]) in environments for depth in range(1, len(above) + 1)
+        "/".join(above[:depth]) in environments for depth in range(len(above) + 1)
     )
 
 

@@ -115,13 +115,27 @@ class _Folder:
 class Scanner:
     """Scans one folder again and again. Not thread-safe; its calls block (a second for 100,000 new files).
 
-    `home` is where well-known secrets are looked for that might be hard-linked into a package folder.
+    `home` is where well-known secrets are looked for that might be hard-linked into a package folder. `packages`: all of
+    it is such a folder. `above` is put before each name when it is judged: the folder is no root for lists that speak of one.
+    `apart` are folders below it (absolute) that are not looked into: somebody else's.
     """
 
-    def __init__(self, root: str | os.PathLike[str], names: Names, *, home: str | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        names: Names,
+        *,
+        home: str | None = None,
+        packages: bool = False,
+        above: str = "",
+        apart: Collection[str] = (),
+    ) -> None:
         self.root = os.fspath(root)
         self.names = names
         self.home = Path(home) if home else Path.home()
+        self.packages = packages
+        self.apart = frozenset(os.path.relpath(path, self.root) for path in apart)
+        self._above = f"{above}/" if above else ""
         self._folders: dict[str, _Folder] = {}
         self._before: frozenset[str] = frozenset()
         self._away: frozenset[Link] = frozenset()
@@ -195,9 +209,10 @@ class Scanner:
         return self._folders.get(name)
 
     def needs(self, name: str, last: str, what: What, below: str) -> Covered | None:
+        name = self._above + name
         if not below and what is not What.SOCKET and self._ordinary.certainly(name, last):
             return None
-        return cover(name, what, self.names, below=below)
+        return cover(name, what, self.names, below=below and self._above + below)
 
 
 @dataclass(slots=True)
@@ -274,6 +289,8 @@ class _Walk:
         return found
 
     def _entry(self, into: _Folder, folder: int, name: str, item: os.DirEntry[str]) -> None:
+        if name in self.scanner.apart:
+            return
         into.entries += 1
         into.environment |= item.name == CONDA
         status = item.stat(follow_symlinks=False)
@@ -344,6 +361,8 @@ class _Walk:
         hidden = [Path(self._path(f.name)) for f in self._kept if f.covered.kind is Kind.EMPTY_FOLDER]
         links = [link for link in self._links if link.inode not in self.own]
         environments = frozenset(name for name, folder in self.folders.items() if name and folder.environment)
+        if self.scanner.packages:
+            environments |= {""}
         certain, away = covered_links(
             links, secret, environments, lambda: known_secrets(self.scanner.home, hidden)
         )

@@ -110,5 +110,16 @@ class Applied:
             "not_enforced": [str(a) for a in Aspect if a not in held],
         }
 
+    def in_words(self) -> str:
+        """One line: the mechanism, what it holds, and how far the rest is held."""
+        rest = [
+            f"{aspect} {self.holds.get(aspect, Holds.NO)} ({self.how.get(aspect, '')})"
+            for aspect in Aspect
+            if self.holds.get(aspect) is not Holds.YES
+        ]
+        held = ", ".join(str(aspect) for aspect in Aspect if self.holds.get(aspect) is Holds.YES)
+        said = f"commands are held by `{self.rung}`: {held or 'nothing'}"
+        return f"{said}; not in full: {'; '.join(rest)}" if rest else said
+
 
 UNCONFINED = Applied("none", dict.fromkeys(Aspect, Holds.NO))

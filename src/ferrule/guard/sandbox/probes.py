@@ -34,9 +34,11 @@ class Probes:
     """What was found. Plain data: tests make it up.
 
     `mount`, `network` and `pid` are namespaces, made in a user namespace, or (`as_root`) without one. `overlay` is a
-    copy-on-write view. `landlock_abi` is 0 where there is none. `seccomp_notify`: filters that ask another process.
+    copy-on-write view. `landlock_abi` is 0 where there is none. `seccomp_notify`: filters that ask another process;
+    `callers`: that one can read who asks without capabilities.
     `cgroup` is `v1`, `v2` or empty: groups with bounds that we may make. `bwrap` is the path of a bubblewrap that
-    works here. `why` says, by name, what was refused.
+    works here, `bwrap_notify` says that such a filter can be had inside it too, by `python`. `why` says, by name, what
+    was refused.
     """
 
     platform: str = "linux"
@@ -50,8 +52,11 @@ class Probes:
     landlock_abi: int = 0
     no_new_privileges: bool = False
     seccomp_notify: bool = False
+    callers: bool = False
     cgroup: str = ""
     bwrap: str = ""
+    bwrap_notify: bool = False
+    python: str = ""
     sandlock: bool = False
     seatbelt: bool = False
     why: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -81,8 +86,12 @@ def _linux(found: Probes) -> Probes:
     bwrap, refused = _bwrap()
     if refused:
         why["bwrap"] = refused
+    mediates, refused = _mediates(bwrap) if bwrap else (False, "")
+    if refused:
+        why["bwrap_notify"] = refused
     sandlock = find_spec("sandlock") is not None
-    return replace(found, **known, bwrap=bwrap, sandlock=sandlock, why=why)
+    found = replace(found, **known, bwrap=bwrap, bwrap_notify=mediates, sandlock=sandlock, why=why)
+    return replace(found, python=interpreter())
 
 
 def _kernel() -> dict[str, Any]:
@@ -106,10 +115,28 @@ def _bwrap() -> tuple[str, str]:
     return "", refused
 
 
-def bwrap_trial(path: str) -> list[str]:
+def bwrap_trial(path: str, *command: str) -> list[str]:
     """A command that needs of bubblewrap what a sandbox needs."""
     view = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    return [path, "--unshare-all", "--die-with-parent", "--new-session", *view, "/bin/true"]
+    alone = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    return [path, *alone, *view, *(command or ("/bin/true",))]
+
+
+def interpreter() -> str:
+    """The program that runs us, not the link of a virtual environment that leads to it."""
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+def _mediates(bwrap: str) -> tuple[bool, str]:
+    """Whether a process in bubblewrap can be asked about the calls of another one there, else why not."""
+    command = bwrap_trial(bwrap, interpreter(), "-I", "-S", "-c", _KERNEL.read_text(), "seccomp", "callers")
+    try:
+        ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
+        found = json.loads(ran.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return False, f"the probe did not run in bubblewrap: {error}"
+    why = cast("dict[str, str]", found["why"])
+    return bool(found.get("seccomp_notify") and found.get("callers")), "; ".join(why.values())
 
 
 def _wheel() -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from .windows import NOT_CONFINED
 __all__ = ["Missing", "Rung", "SandboxGap", "choose", "ladder"]
 
 A, YES, PARTLY, NO = Aspect, Holds.YES, Holds.PARTLY, Holds.NO
-STARTS = frozenset({"namespaces", "bubblewrap", "none"})
+STARTS = frozenset({"namespaces", "bubblewrap", "landlock", "none"})
 """Rungs that the launcher can start today. Others are described, not chosen."""
 
 Facts = dict[Aspect, tuple[Holds, str]]
@@ -55,8 +55,8 @@ def ladder(policy: Policy, probes: Probes) -> tuple[Rung, ...]:
         if probes.namespaces:
             found.append(_rung("namespaces", _namespaces(probes), policy))
         if probes.bwrap and not _below(probes.bwrap, policy):
-            found.append(_rung("bubblewrap", _bubblewrap(), policy))
-        if probes.landlock_abi and probes.no_new_privileges:
+            found.append(_rung("bubblewrap", _bubblewrap(probes, policy), policy))
+        if probes.landlock_abi and probes.no_new_privileges and probes.seccomp_notify and probes.callers:
             found.append(_rung("landlock", _landlock(probes), policy))
     elif probes.platform == "darwin" and probes.seatbelt:
         found.append(_rung("seatbelt", _seatbelt(), policy))
@@ -73,7 +73,7 @@ def _rung(name: str, facts: Facts, policy: Policy) -> Rung:
     return Rung(name, Applied(name, {a: facts[a][0] for a in Aspect}, {a: facts[a][1] for a in Aspect}))
 
 
-_NO_HOSTS = ("bubblewrap", "landlock")
+_NO_HOSTS = ("landlock",)
 """Rungs where nothing carries connections to named hosts."""
 
 
@@ -123,47 +123,69 @@ def _processes(probes: Probes) -> tuple[Holds, str]:
     return YES, f"RLIMIT_NPROC in an own user namespace; {ends}"
 
 
-def _bubblewrap() -> Facts:
+def _bubblewrap(probes: Probes, policy: Policy) -> Facts:
     return {
         A.FILE_READS: (YES, "bubblewrap: own mount namespace"),
         A.FILE_WRITES: (YES, "bubblewrap: own mount namespace"),
         A.NAMES: (YES, "bubblewrap: masks bound over them"),
-        A.NEW_NAMES: (NO, "bubblewrap cannot forbid a name that does not exist"),
+        A.NEW_NAMES: _mediated_in_bubblewrap(probes, policy),
         A.EXEC: (YES, "bubblewrap: no_new_privs, no set-user-id files"),
         A.NETWORK: (YES, "bubblewrap: own network namespace"),
         A.UNIX_SOCKETS: (YES, "bubblewrap: own network namespace; sockets with a path are not there"),
         A.SIGNALS: (YES, "bubblewrap: own process namespace"),
-        A.MEMORY: (PARTLY, "RLIMIT_DATA, for each process"),
-        A.PROCESSES: (PARTLY, "none outlives the command (own process namespace); RLIMIT_NPROC counts all of the user's"),
-    }  # fmt: skip
+        A.MEMORY: _memory(probes),
+        A.PROCESSES: (YES, f"cgroup {probes.cgroup}; their namespace ends with the command")
+        if probes.cgroup
+        else (
+            PARTLY,
+            "none outlives the command (own process namespace); RLIMIT_NPROC counts all of the user's",
+        ),
+    }
 
 
-_TRUNCATE, _SCOPES = 3, 6
-"""The Landlock ABI that knows `truncate`; the one that confines signals and abstract sockets (landlock(7))."""
+def _mediated_in_bubblewrap(probes: Probes, policy: Policy) -> tuple[Holds, str]:
+    if not probes.bwrap_notify:
+        why = _why(probes, "bwrap_notify", "no seccomp user notification")
+        return (
+            NO,
+            f"bubblewrap cannot forbid a name that does not exist, and nothing of ours can in it: {why}",
+        )
+    if _below(probes.python, policy):
+        return NO, f"what mediates runs on `{probes.python}`, which commands could replace"
+    return YES, "creating calls are made by a process of ours inside (seccomp user notification)"
+
+
+_SCOPES = 6
+"""The Landlock ABI that confines signals and abstract sockets (landlock(7))."""
 
 
 def _landlock(probes: Probes) -> Facts:
-    abi = probes.landlock_abi
-    by = f"Landlock (ABI {abi})"
-    writes = "contents only: modes, owners and times of other files can be changed"
-    if abi < _TRUNCATE:
-        writes = "other files can be truncated (this needs ABI 3); modes, owners and times changed"
-    scoped = abi >= _SCOPES
+    by = f"Landlock (ABI {probes.landlock_abi})"
+    mediated = "a supervisor that opens and changes every file for the command (seccomp user notification)"
+    scoped = probes.landlock_abi >= _SCOPES
     return {
         A.FILE_READS: (PARTLY, f"{by}: contents; that other files exist, and their sizes, can be seen"),
-        A.FILE_WRITES: (PARTLY, f"{by}: {writes}"),
-        A.NAMES: (PARTLY, f"{by}: contents; the names can be seen, and no file can be made beside them"),
-        A.NEW_NAMES: (NO, f"{by} cannot tell one new name from another"),
+        A.FILE_WRITES: (YES, f"{by}; modes, owners and times by {mediated}"),
+        A.NAMES: (PARTLY, f"{mediated}; that the names exist, and their sizes, can be seen"),
+        A.NEW_NAMES: (YES, "creating calls are made by a supervisor (seccomp user notification)"),
         A.EXEC: (YES, f"{by} and no_new_privs"),
-        A.NETWORK: (YES, "a seccomp filter that leaves only unix sockets")
-        if probes.seccomp_notify else (PARTLY, f"{by}: TCP only") if abi >= 4 else (NO, "no seccomp filter"),
-        A.UNIX_SOCKETS: (PARTLY, f"{by}: abstract ones; sockets with a path can be reached")
-        if scoped else (NO, "this needs Landlock ABI 6"),
-        A.SIGNALS: (PARTLY, f"{by}: signals and tracing; processes can be listed")
-        if scoped else (PARTLY, f"{by}: tracing only (signals need ABI 6)"),
-        A.MEMORY: (PARTLY, "RLIMIT_DATA, for each process"),
-        A.PROCESSES: (PARTLY, "RLIMIT_NPROC; what is left is looked for and ended"),
-    }  # fmt: skip
+        A.NETWORK: (YES, "a seccomp filter that leaves only unix sockets, not even loopback"),
+        A.UNIX_SOCKETS: (YES, "a seccomp filter: sockets come in pairs or wait, and reach nothing by name"),
+        A.SIGNALS: (PARTLY, f"{by}: signals and tracing; that processes exist can be seen")
+        if scoped
+        else (
+            PARTLY,
+            f"{by}: tracing only; processes of the user can be signalled (this needs ABI {_SCOPES})",
+        ),
+        A.MEMORY: _memory(probes),
+        A.PROCESSES: (PARTLY, f"{_counted(probes)}; what is left is looked for and ended"),
+    }
+
+
+def _counted(probes: Probes) -> str:
+    if probes.cgroup:
+        return f"cgroup {probes.cgroup}"
+    return "no bound that holds for root" if probes.root else "RLIMIT_NPROC counts all of the user's"
 
 
 def _seatbelt() -> Facts:
@@ -192,14 +214,14 @@ def _missing(aspect: Aspect, rung: Rung, probes: Probes) -> Missing:
     return Missing(aspect, why, _step(aspect, rung, probes))
 
 
-def _why(probes: Probes, name: str) -> str:
-    return probes.why.get(name, "this kernel refuses them")
+def _why(probes: Probes, name: str, otherwise: str = "this kernel refuses them") -> str:
+    return probes.why.get(name, otherwise)
 
 
 def _step(aspect: Aspect, rung: Rung, probes: Probes) -> str:
     if probes.platform != "linux":
         return f"take `{aspect}` out of `sandbox.require`, or work in a Linux container"
-    if aspect in (A.MEMORY, A.PROCESSES) and rung.name != "none":
+    if aspect in (A.MEMORY, A.PROCESSES) and rung.name != "none" and not probes.cgroup:
         return "run Ferrule in a cgroup of its own (`systemd-run --user --scope -p Delegate=yes ferrule …`)"
     if aspect is A.NEW_NAMES and rung.name == "namespaces":
         return "use Linux 5.9 or later, and let the container's filter pass `seccomp`"

@@ -182,14 +182,16 @@ class Execution:
                 self._said.setdefault(word, []).append(rest)
         for descriptor in descriptors:
             os.close(descriptor)
-        if (not data or "done" in self._said) and not self._over.is_set():
+        began = not self._said.keys().isdisjoint(("started", "failed", "broken"))
+        # Who sees it begin is not who sees it end: a short command's end may be told first.
+        if (not data or ("done" in self._said and began)) and not self._over.is_set():
             loop = asyncio.get_running_loop()
             self._finished = loop.time()
             loop.remove_reader(self._control.fileno())
             self._avenge()
             self._over.set()
             self._attention.set()
-        if not data or not self._said.keys().isdisjoint(("started", "failed", "broken")):
+        if not data or began:
             self._first.set()
 
     def _avenge(self) -> None:

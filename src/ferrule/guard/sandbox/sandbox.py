@@ -22,6 +22,7 @@ from .bubblewrapped import Bubblewrapped
 from .command import Command, Ended
 from .confinement import Confinement
 from .inside.protocol import Launch
+from .landlocked import Landlocked
 from .launcher import Launcher
 from .policy import UNCONFINED, Applied, Policy
 from .probes import probe
@@ -31,6 +32,14 @@ from .running import Execution, NotSetUp
 
 _TRIES = 3
 """How often a sandbox is made for a command: the workspace can change between the look at it and the mount."""
+
+
+_HELD_BY: dict[str, type[Confinement]] = {
+    "namespaces": Confinement,
+    "bubblewrap": Bubblewrapped,
+    "landlock": Landlocked,
+}
+"""By the names of rungs. `rungs.STARTS` names the same, and `none`."""
 
 
 class Sandbox:
@@ -56,16 +65,13 @@ class Sandbox:
         if policy is not None:
             chosen = rung or choose(policy, probe())
             self._applied = chosen.applied
-            if chosen.name == "namespaces":
-                self._confinement = Confinement(policy, contact, identity)
-            elif chosen.name == "bubblewrap":
-                self._confinement = Bubblewrapped(policy, contact, identity)
+            if chosen.name in _HELD_BY:
+                self._confinement = _HELD_BY[chosen.name](policy, contact, identity)
             elif chosen.name != "none":
                 raise SandboxGap(
                     (), chosen, detail=f"commands cannot be started on the rung `{chosen.name}` yet"
                 )
-        in_view = self._confinement is not None and self._applied.rung == "namespaces"
-        self._launcher = Launcher(self._confinement.record if self._confinement and in_view else None)
+        self._launcher = Launcher(self._confinement.record if self._confinement else None)
         self._running: set[Execution] = set()
         self._closed = False
 
@@ -79,7 +85,7 @@ class Sandbox:
         """A folder that commands can write, as we see it and as they do. None where there is no such place of their own."""
         if self._confinement is None:
             return None
-        return Path(self._confinement.places().tmp), "/tmp"
+        return self._confinement.scratch()
 
     def applied(self) -> Applied:
         """What holds the commands that this sandbox starts."""

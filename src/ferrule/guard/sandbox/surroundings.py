@@ -1,4 +1,8 @@
-"""What this machine has that a view is made of: looked at once for a session. And the session's own folder."""
+"""What this machine has that a view is made of: looked at once for a session. And what the session's own home is given.
+
+That is a `~/.gitconfig` with the person's name and address: a commit of a command is theirs, as one of theirs would be. A
+repository that says otherwise wins, as with git anywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ferrule.guard.reserved import DEFAULT
 
-from . import certificates
+from . import certificates, git_config
 from .layout import SYSTEM, Places, Surroundings
 from .toolchains import toolchains
 
@@ -25,7 +30,9 @@ _CLOSED = (
 
 
 def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundings:
-    """Look at this machine. `environment` is that of the commands: their PATH says which toolchains they use."""
+    """Look at this machine. `environment` is that of the commands: their PATH says which toolchains they use. The home of
+    the session gets what `introduce` gives it."""
+    introduce(environment, home, places)
     binds = toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
     closed = dict(_closed(Path("/etc")))
     closed.update((hidden, os.path.isdir(hidden)) for bind in binds for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
@@ -39,6 +46,33 @@ def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundi
         toolchains=binds,
         processors=Path("/sys/devices/system/cpu").is_dir(),
     )
+
+
+def introduce(environment: Mapping[str, str], home: str, places: Places) -> None:
+    """Write who the person is into the session's home, unless a command has made that file its own by now."""
+    config_home = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    files = (Path(config_home, "git/config"), Path(home, ".gitconfig"))
+    # A relative one would lie where we happen to be: a repository could have put it there.
+    text = git_config.identity(*(_text(path) for path in files if path.is_absolute()))
+    if not text:
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        suppress(FileExistsError),
+        os.fdopen(os.open(f"{places.home}/.gitconfig", flags, 0o600), "w") as file,
+    ):
+        file.write(text)
+
+
+def _text(path: Path) -> str:
+    """A person's own file, or nothing if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return file.read(git_config.LIMIT).decode("utf-8", "replace") if regular else ""
 
 
 def _top() -> Iterator[tuple[str, str]]:

@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
+from ferrule.tools.search.bm25 import Bm25
+from ferrule.tools.words import content, first_sentence
+
 from .slots import Request, Slot
-from .words import Lexicon, content, first_sentence
 
 MEANING = 'This request: "{}" means in one word: "'
 """What is embedded. The word that would follow is what the request is about."""
@@ -104,7 +106,7 @@ class Chooser:
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         self.offers = tuple(offers)
-        self._lexicon = Lexicon({o.name: _words(o) for o in offers})
+        self._lexicon = Bm25([_words(offer) for offer in offers])
         self._weights: list[list[float]] = []
         self._middle: list[float] = []
 
@@ -136,13 +138,13 @@ class Chooser:
     def rank(self, request: Request, vector: Sequence[float]) -> list[tuple[float, Offer | None]]:
         """Offers with their scores, best first; None stands for an answer in words. Ties keep the catalog's order."""
         point = unit(_minus(vector, self._middle))
-        words = content(request.text)
+        words = self._lexicon.scores(set(content(request.text)))
         scored: list[tuple[float, Offer | None]] = []
-        for offer, weights in zip((*self.offers, None), self._weights, strict=True):
+        for number, (offer, weights) in enumerate(zip((*self.offers, None), self._weights, strict=True)):
             value = GAIN * sum(map(mul, point, weights))
             if offer is not None:
                 missing, unplaced, loose = misfit(request, offer)
-                value += WORDS * self._lexicon.score(words, offer.name)
+                value += WORDS * words.get(number, 0.0)
                 value -= MISSING * missing + UNPLACED * unplaced + LOOSE * loose
             scored.append((value, offer))
         return sorted(scored, key=lambda pair: -pair[0])

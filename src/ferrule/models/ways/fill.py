@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ferrule.core.calls import compact
+from ferrule.tools.words import first_sentence
 
 from .slots import Request, Slot, Value, assign, lists, read_slots, spoken_of, values
-from .words import first_sentence
 
 MOST_TOKENS = 64
 """Per value. A value is copied or bounded by its grammar; this is the last stop."""

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from .spans import FUNCTION_WORDS, Atom, Span, atoms, number, spans
-from .words import content, first_sentence, stem, stems
+from ferrule.tools.words import FUNCTION_WORDS, content, first_sentence, stem, stems
+
+from .spans import Atom, Span, atoms, number, spans
 
 _PATHS = frozenset(stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"])
 _TEXTS = frozenset(

@@ -25,13 +25,13 @@ from ferrule.core.calls import Call, compact
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
+from ferrule.tools.words import content
 
 from .choose import Chooser, Offer, asked
 from .fill import Filling
 from .plain import show_results
 from .slots import Request, read_slots
 from .text import parameters
-from .words import content
 
 READ, SHOWN, REMEMBERED = 1200, 2000, 3000
 """Characters: of a result that the model reads, of a result that is shown below its words, of earlier talk."""

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ferrule.tools.words import FUNCTION_WORDS
+
 LONGEST = 24
 """Atoms in one span at the most. Longer texts are only offered whole, to the end of the sentence."""
 
@@ -33,18 +35,6 @@ _FILE = re.compile(
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z+.-]*://\S+|[\w.+-]+@[\w-]+\.[\w.]+")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-Z\"'`])|\n")
-
-_FUNCTION = """
-a an the this that these those some any all every each no of in on at to into onto from by for with
-without about as is are was were be been being am do does did done can could would will shall should may
-might must have has had having and or but nor so if then than when while where which who whom whose what
-why how i you he she it we they me him her us them my your his its our their mine yours please just also
-only very too there here up out off over under between among during after before until using use via per
-let want need like get got not named called given
-"""
-
-FUNCTION_WORDS = frozenset(_FUNCTION.split())
-"""English words that carry no content; a copied value neither begins nor ends with one (in lower case)."""
 
 _COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
 

@@ -1,4 +1,8 @@
-"""The sandbox of a session's commands: made with the first of them, on the loop that runs it, closed with the session."""
+"""The sandbox of a session's commands: made with the first of them, on the loop that runs it, closed with the session.
+
+What holds them is a note in the journal, said once and again when it changes; so is a refusal. What a person answered is one
+too, written by whoever asked for us (`Approver`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from ferrule.guard.sandbox.policy import Policy
 from ferrule.guard.sandbox.probes import probe
 from ferrule.guard.sandbox.rungs import choose, ladder
 from ferrule.guard.sandbox.sandbox import Sandbox
-from ferrule.tools.context import Context
+from ferrule.tools.context import HELD, Context
 
 
 class Confined:
@@ -24,6 +28,7 @@ class Confined:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._making = asyncio.Lock()
         self._consent: Consent | None = None
+        self._noted = ""
 
     async def sandbox(self, policy: Policy, on_gap: Mode, context: Context) -> Sandbox:
         """The sandbox for this policy. Raises ToolFailed where the machine cannot hold it and nobody agreed to less."""
@@ -36,8 +41,14 @@ class Confined:
             if self._sandbox is None or self._sandbox.policy != policy:
                 rung = await self._rung(policy, on_gap, context)
                 old, self._sandbox = self._sandbox, Sandbox(policy, rung=rung, identity=context.identity)
+                self._note(rung.applied.in_words(), context)
                 await _closed(old, loop)
             return self._sandbox
+
+    def _note(self, said: str, context: Context) -> None:
+        if said != self._noted:
+            self._noted = said
+            context.note(HELD, said)
 
     async def _rung(self, policy: Policy, on_gap: Mode, context: Context) -> Rung:
         if on_gap == "off":
@@ -52,6 +63,7 @@ class Confined:
                 return await settle(policy, gap, on_gap, self._consent)
             except SandboxGap as refused:
                 said = f"{refused.detail}; {refused.hint}" if refused.hint else refused.detail
+                self._note(f"commands are refused: {said}", context)
                 raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {said}") from refused
 
     async def close(self) -> None:

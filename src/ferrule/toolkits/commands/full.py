@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import COMMAND, READS, Tool
+from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
+from ferrule.tools.facts import leave
 
-from .handles import Handle
 from .lifecycle import lifecycle_tools
 from .policy import LONGEST_TIMEOUT, CommandOptions
 from .readers import reader_tools
-from .record import display, record_of, rendered
+from .record import display, facts_of, record_of, rendered
 from .runner import Ready, launch, plan_of, prepare, preview_of, see, showing_of
 
 
@@ -35,7 +35,14 @@ def run_command_tool(options: CommandOptions) -> Tool:
         request, planned, folder = plan_of(_given(values), context, options)
         return preview_of(replace(request, cwd=folder), planned)
 
-    @tool(side_effect="execute", risk="high", timeout=LONGEST_TIMEOUT + 60, parallel=False, preview=preview)
+    @tool(
+        side_effect="execute",
+        risk="high",
+        timeout=LONGEST_TIMEOUT + 60,
+        parallel=False,
+        preview=preview,
+        inline=True,
+    )
     async def run_command(
         context: Context,
         command: Annotated[
@@ -46,13 +53,17 @@ def run_command_tool(options: CommandOptions) -> Tool:
             Literal["argv", "shell"], "`shell` runs the text with a shell, where that is allowed."
         ] = "argv",
         cwd: Annotated[str, READS, "The folder of the workspace to start in."] = "",
-        env: Annotated[dict[str, str] | None, "Variables to add to its environment."] = None,
+        env: Annotated[dict[str, str] | None, VARIABLES, "Variables to add to its environment."] = None,
+        env_mode: Annotated[
+            Literal["inherit_clean", "replace", "patch"] | None, "`replace`: it gets no other variables."
+        ] = None,
         env_remove: Annotated[list[str] | None, "Variables to leave out of its environment."] = None,
         stdin: Annotated[str, "Text for its standard input."] = "",
         timeout_ms: Annotated[int | None, "Milliseconds after which it is ended, at most 3600000."] = None,
         capture: Annotated[
             dict[str, Any] | None,
-            "`max_inline_bytes` of output to show; `merge_stderr`: one output for both.",
+            "`max_inline_bytes` of output to show; `merge_stderr`: one output for both; `stdout`, `stderr`: false throws it "
+            "away.",
         ] = None,
         background: Annotated[bool | None, "Do not wait for its end."] = None,
         background_after_ms: Annotated[
@@ -60,6 +71,9 @@ def run_command_tool(options: CommandOptions) -> Tool:
         ] = None,
         progress_interval_ms: Annotated[int | None, "How often a command in the background reports."] = None,
         progress_max_inline_bytes: Annotated[int | None, "Bytes of output in such a report."] = None,
+        shell_id: Annotated[str | None, "The shell of `mode: shell`: bash."] = None,
+        login: Annotated[bool | None, "Not available: start-up files are not read."] = None,
+        interactive: Annotated[bool | None, "Not available: there is no terminal."] = None,
     ) -> Any:
         """Run a program in the workspace. Returns a record: its status, exit code, output, and where all of it is.
 
@@ -67,10 +81,12 @@ def run_command_tool(options: CommandOptions) -> Tool:
         command in the background reports here until it ends.
         """
         values = {
-            "command": command, "argv": argv, "mode": mode, "cwd": cwd, "env": env, "env_remove": env_remove,
+            "command": command, "argv": argv, "mode": mode, "cwd": cwd, "env": env, "env_mode": env_mode,
+            "env_remove": env_remove,
             "stdin": stdin, "timeout_ms": timeout_ms, "capture": capture, "background": background,
             "background_after_ms": background_after_ms, "progress_interval_ms": progress_interval_ms,
-            "progress_max_inline_bytes": progress_max_inline_bytes,
+            "progress_max_inline_bytes": progress_max_inline_bytes, "shell_id": shell_id, "login": login,
+            "interactive": interactive,
         }  # fmt: skip
         return await _run(_given(values), context, options, made)
 
@@ -92,8 +108,6 @@ async def _run(given: Mapping[str, Any], context: Context, options: CommandOptio
     handle = await launch(ready, context, keep=keep, copy=options.preserve_filtered_output)
     showing = showing_of(context, options, request.max_inline_bytes)
     await see(handle, request, context)
-    return rendered(record_of(handle, showing), options, lambda: _shown(handle, request.max_inline_bytes))
-
-
-def _shown(handle: Handle, inline: int) -> str:
-    return display(handle, handle.outputs.combined.text(inline))
+    text = handle.outputs.combined.text(request.max_inline_bytes)
+    leave(context, {**facts_of(handle, text), "form": options.output_format})
+    return rendered(record_of(handle, showing), options, lambda: display(handle, text))

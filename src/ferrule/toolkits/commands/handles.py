@@ -68,6 +68,8 @@ class Handle:
     """Further fields of its record."""
     when_over: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     """Called in their order when it has ended, before anybody who waits for it goes on."""
+    hints: list[str] = field(default_factory=list[str])
+    """What may explain how it ended, besides what the record finds out itself."""
     unheard: int = 0
     """Reports since somebody last asked for it."""
     awaited: int = 0

@@ -14,10 +14,11 @@ from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
+from ferrule.tools.facts import leave
 
 from .handles import Handle
 from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
-from .record import display, notices
+from .record import display, facts_of, notices
 from .runner import Ready, launch, plan_of, preview_of, see
 
 _TAIL_ON_TIMEOUT = 4000
@@ -46,7 +47,14 @@ async def _preview(values: Mapping[str, Any], context: Any) -> str:
     return preview_of(replace(request, cwd=folder), planned)
 
 
-@tool(side_effect="execute", risk="high", timeout=LONGEST_TIMEOUT + 60, parallel=False, preview=_preview)
+@tool(
+    side_effect="execute",
+    risk="high",
+    timeout=LONGEST_TIMEOUT + 60,
+    parallel=False,
+    preview=_preview,
+    inline=True,
+)
 async def run_command(
     command: Annotated[
         str | list[str], COMMAND, 'The program and its arguments: ["pytest", "-q"], or as text: pytest -q'
@@ -68,14 +76,15 @@ async def run_command(
     handle = await launch(Ready(request, planned, folder, {}), context, keep=policy.keep)
     try:
         await see(handle, request, context)
-        return _answer(handle)
+        return _answer(handle, context)
     finally:
         # The files have it; a session of many commands must not hold the output of each.
         handle.outputs.shrink(_PLAIN.max_inline_bytes)
 
 
-def _answer(handle: Handle) -> str:
+def _answer(handle: Handle, context: Context) -> str:
     text = handle.outputs.combined.text()
+    leave(context, facts_of(handle, text))
     if handle.status != "timed_out":
         return display(handle, text)
     tail = text[-_TAIL_ON_TIMEOUT:]

@@ -34,7 +34,7 @@ _STREAM = Annotated[Literal["combined", "stdout", "stderr"], "Which output; a pa
 def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
     """Both readers, answering in the form of these options."""
 
-    @tool(side_effect="none", risk="safe", polls=True)
+    @tool(side_effect="none", risk="safe", polls=True, inline=True)
     async def read_command_output(
         context: Context,
         command_id: _ID = "",
@@ -50,7 +50,7 @@ def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
         handle, output = _find(context, command_id, handle_id, path, stream)
         return _answer(handle, output, offset, length, context, options)
 
-    @tool(side_effect="none", risk="safe", polls=True)
+    @tool(side_effect="none", risk="safe", polls=True, inline=True)
     async def read_command_output_tail(
         context: Context,
         command_id: _ID = "",

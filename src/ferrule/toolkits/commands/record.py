@@ -6,7 +6,8 @@ The record fits a result: texts in it are shortened until it does, and each says
     status 0), pid, process_group_id, started_at, ended_at (ms since 1970), duration_ms, exit_code (-1 if a signal ended
     it), signal, timed_out, stdout, stderr, output_path, stdout_path, stderr_path, line_count, byte_count, output_sha256,
     sandbox {kind, enforced, not_enforced}, audit_id (the call's id), policy_context; where there is something to
-    say: process_cleanup {left, alive}, output_incomplete, notes
+    say: process_cleanup {left, alive}, output_incomplete, notes; of a preview: changes [{path, kind (created, changed, deleted),
+    size}], changes_left_out
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from .plan import Planned, printable
 from .policy import CommandOptions
 
 _NAMES = 12
+_CHANGES = 1000
+"""Changes of a preview that a record lists at the most."""
 _LONG = 32 * 1024
 _SPARE = 512
 """Bytes of a result that are left for what others add to it."""
@@ -40,16 +43,19 @@ class Showing:
 
 def record_of(handle: Handle, showing: Showing) -> dict[str, Any]:
     """The record of a command, as it stands now."""
-    inline = showing.inline
+    inline, changes = showing.inline, _CHANGES
     while True:
-        record = _record(handle, inline, showing.reader)
+        record = _record(handle, inline, changes, showing.reader)
         size = len(compact(record).encode("utf-8", "replace")) + _SPARE
-        if size <= showing.room or inline == 0:
+        if size <= showing.room or inline == changes == 0:
             return record
-        inline = min(inline * 3 // 4, inline * showing.room // size)
+        if inline:
+            inline = min(inline * 3 // 4, inline * showing.room // size)
+        else:
+            changes //= 2
 
 
-def _record(handle: Handle, inline: int, reader: str) -> dict[str, Any]:
+def _record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str, Any]:
     ended, outputs, running = handle.ended, handle.outputs, handle.running
     where = f"; `{reader}` with command_id {handle.command_id} reads them"
     stdout = outputs.stdout.text(inline, where)
@@ -84,9 +90,20 @@ def _record(handle: Handle, inline: int, reader: str) -> dict[str, Any]:
         record["process_cleanup"] = {"left": list(ended.left[:_NAMES]), "alive": list(ended.alive[:_NAMES])}
     if outputs.incomplete:
         record["output_incomplete"] = outputs.incomplete
-    if ended is not None and (notes := hints(handle.planned, ended, stdout + stderr, handle.environment)):
+    if ended is not None and "changes" in record:
+        record |= _changes(ended, changes)
+    if ended is not None and (notes := hints(handle, ended, stdout + stderr, listed="changes" in record)):
         record["notes"] = notes
     return record
+
+
+def _changes(ended: Ended, most: int) -> dict[str, Any]:
+    shown = [{"path": one.name, "kind": one.kind, "size": one.size} for one in ended.changes[:most]]
+    left_out = len(ended.changes) - len(shown)
+    if not left_out and not ended.changes_cut:
+        return {"changes": shown}
+    # What a preview did not list itself is not counted: it is more than it looked at.
+    return {"changes": shown, "changes_left_out": f"at least {left_out}" if ended.changes_cut else left_out}
 
 
 def exit_code(handle: Handle) -> int | None:
@@ -140,22 +157,43 @@ def ended_as(handle: Handle) -> str:
 
 def display(handle: Handle, text: str) -> str:
     """An output as a model reads it: the text, and how it ended if that is not status 0."""
+    return "".join(_around(handle, text))
+
+
+def facts_of(handle: Handle, text: str) -> dict[str, Any]:
+    """How a command ended, for the program that called the tool (`tools.facts`), beside what `display` makes of its output.
+
+    `before` and `after` are what the text has around the output, `ending` the line end that was left out between them.
+    """
+    before, body, after = _around(handle, text)
+    code = exit_code(handle)
+    return {
+        "exit_code": -1 if code is None else code,
+        "timed_out": handle.status == "timed_out",
+        "before": before,
+        "after": after,
+        "ending": text[len(body) :],
+    }
+
+
+def _around(handle: Handle, text: str) -> tuple[str, str, str]:
+    """What is said before an output, the output, and what is said after it."""
     if not handle.over:
         state = f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} bytes of output so far]"
-        return f"{text.removesuffix(chr(10))}\n{state}" if text else state
+        return ("", text.removesuffix("\n"), f"\n{state}") if text else ("", "", state)
     said = notices(handle, text)
     if handle.status in ("timed_out", "killed"):
         said = [
             f"[{ended_as(handle)}]",
             *(note for note in said if not note.startswith(("[ended by", "[exit"))),
         ]
-    body = text if text else "(no output)"
+    nothing = "" if text else "(no output)"
     if not said:
-        return body
+        return nothing, text, ""
     if len(text) > _LONG:
         # What is longer than a result may be is cut at its end: the status must not be lost with it.
-        return "\n".join([*said, body])
-    return "\n".join([body.removesuffix("\n"), *said])
+        return "\n".join([*said, ""]), text, ""
+    return nothing, text.removesuffix("\n"), "\n".join(["", *said])
 
 
 def notices(handle: Handle, text: str) -> list[str]:
@@ -176,26 +214,30 @@ def notices(handle: Handle, text: str) -> list[str]:
         found.append(
             f"[may still be running: {', '.join(ended.alive[:_NAMES])}; check before doing it again]"
         )
-    return [*found, *(f"[{hint}]" for hint in hints(handle.planned, ended, text, handle.environment))]
+    return [*found, *(f"[{hint}]" for hint in hints(handle, ended, text))]
 
 
-def hints(planned: Planned, ended: Ended, text: str, environment: ChildEnvironment) -> list[str]:
-    """What may explain a failure, and what was held back."""
+def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> list[str]:
+    """What may explain a failure, and what was held back. `listed`: what a preview changed is said elsewhere."""
+    planned, environment = handle.planned, handle.environment
     found: list[str] = []
     failed = ended.exit_code != 0 and not ended.timed_out
     if failed and planned.literal_globs:
         globs = ", ".join(f"`{printable(word)}`" for word in planned.literal_globs[:_NAMES])
         found.append(f"{globs} was passed as it is: without a shell nothing expands it")
     if failed and (names := _withheld(text, environment)):
-        listed = ", ".join(names[:_NAMES])
-        found.append(f"not passed on from the environment: {listed}; a person can allow them by name")
+        shown = ", ".join(names[:_NAMES])
+        found.append(f"not passed on from the environment: {shown}; a person can allow them by name")
     if ended.refused:
-        listed = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_NAMES])
-        found.append(f"not created, as no tool may: {listed}")
-    if ended.changes:
-        listed = ", ".join(f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_NAMES])
-        found.append(f"a preview: nothing was changed; it would be {listed}")
-    return found
+        shown = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_NAMES])
+        found.append(f"not created, as no tool may: {shown}")
+    if ended.changes and listed:
+        found.append("a preview: nothing was changed; `changes` lists what would be")
+    elif ended.changes:
+        shown = ", ".join(f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_NAMES])
+        more = f" and {len(ended.changes) - _NAMES} more" if len(ended.changes) > _NAMES else ""
+        found.append(f"a preview: nothing was changed; it would be {shown}{more}")
+    return [*found, *handle.hints]
 
 
 def _withheld(text: str, environment: ChildEnvironment) -> list[str]:

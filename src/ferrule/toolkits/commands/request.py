@@ -3,9 +3,9 @@
 The same value is what `command_policy` is asked about and what it may replace, so it reads and writes one
 form: the arguments of `run_command` in full.
 
-Environment variables come from the model here, so their names are judged: a variable that makes an allowed program run
-or load something else is refused (`guard.environment` refuses some; the table below the rest). Not protected:
-a program that takes its orders from a variable with a name that says nothing.
+Environment variables come from the model here. The gate sees them (`guard.variables`): a person is asked about those
+that can make a program run or load something else, and rules for the bare command do not cover the rest. Those that no
+person could judge are refused here as well, where a call did not come through a gate.
 """
 
 from __future__ import annotations
@@ -14,34 +14,22 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.guard.environment import child_environment
-from ferrule.guard.hazards import listed
+from ferrule.guard.variables import loads_code
 from ferrule.guard.workspace import Workspace
 
 from .plan import Planned
 from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
 
 Mode = Literal["argv", "shell"]
+EnvMode = Literal["inherit_clean", "replace", "patch"]
+"""`inherit_clean`: the filtered environment, changed by `env` and `env_remove`; `patch` is another word for it, since
+there is no wider one to change. `replace`: `env` alone."""
 _MOST_VARIABLES = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-_HARMLESS = listed("""
-    PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 NODE_ENV RUST_BACKTRACE RUST_LOG
-    CARGO_TERM_COLOR GOOS GOARCH CGO_ENABLED""")
-_TAKES_ORDERS = re.compile(
-    # What tools read their own orders from, by their prefix; then names of programs, of places to load from, of options.
-    r"(GIT|PYTHON|PERL\d*|RUBY|GEM|BUNDLE|NODE|NPM|YARN|PNPM|BUN|DENO|PIP|UV|POETRY|CONDA|VIRTUAL|CARGO|RUST|GO|CGO|JAVA"
-    r"|_JAVA|JDK|MAVEN|GRADLE|ANT|MAKE|GNUMAKE|CMAKE|NINJA|CC|CXX|CPP|LD|DYLD|LIBRARY|GCC|CLANG|LESS|MAN|BASH|ZSH"
-    r"|SSH|SUDO|DOCKER|KUBE|AWS|TERM(INFO|CAP)|XDG|SSL|CURL|REQUESTS|LUA|PHP|TCL|R|OPENSSL|PYTEST|TOX|COVERAGE|MYPY)_?.*"
-    r"|\w*_(COMMAND|PAGER|EDITOR|SHELL|WRAPPER|RC|RCFILE|PATH|HOME|OPTIONS|OPTS|FLAGS|ARGS|PRELOAD|PLUGINS?|HOOKS?|PROXY)"
-    r"|PATH|HOME|SHELL|ENV|IFS|CDPATH|FPATH|MANPATH|CLASSPATH|PAGER|EDITOR|VISUAL|BROWSER|FCEDIT|PS[0-4]|PROMPT\w*"
-    r"|PWD|OLDPWD|USER|LOGNAME|TMPDIR|TEMP|TMP|AR|AS|NM|AWK|SED|RIPGREP_CONFIG_PATH|TAR_OPTIONS|GREP_OPTIONS|HISTFILE",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +44,14 @@ class Request:
     text: str = ""
     cwd: str = "."
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env_mode: EnvMode = "inherit_clean"
     env_remove: tuple[str, ...] = ()
     stdin: str = ""
     timeout_ms: int = 0
     max_inline_bytes: int = 0
     merge_stderr: bool = False
+    keep_stdout: bool = True
+    keep_stderr: bool = True
     background_after_ms: int | None = None
     progress_interval_ms: int = 5000
     progress_max_inline_bytes: int = 1600
@@ -82,10 +73,16 @@ class Request:
             "mode": self.mode,
             "cwd": self.cwd,
             "env": dict(self.env),
+            "env_mode": self.env_mode,
             "env_remove": list(self.env_remove),
             "stdin": self.stdin,
             "timeout_ms": self.timeout_ms,
-            "capture": {"max_inline_bytes": self.max_inline_bytes, "merge_stderr": self.merge_stderr},
+            "capture": {
+                "max_inline_bytes": self.max_inline_bytes,
+                "merge_stderr": self.merge_stderr,
+                "stdout": self.keep_stdout,
+                "stderr": self.keep_stderr,
+            },
             "background": self.background_after_ms is not None,
             "background_after_ms": self.background_after_ms,
             "progress_interval_ms": self.progress_interval_ms,
@@ -99,8 +96,8 @@ class Request:
 
 
 ARGUMENTS = (
-    "command", "argv", "mode", "cwd", "env", "env_remove", "stdin", "timeout_ms", "capture", "background",
-    "background_after_ms", "progress_interval_ms", "progress_max_inline_bytes",
+    "command", "argv", "mode", "cwd", "env", "env_mode", "env_remove", "stdin", "timeout_ms", "capture", "background",
+    "background_after_ms", "progress_interval_ms", "progress_max_inline_bytes", "shell_id", "login", "interactive",
 )  # fmt: skip
 
 
@@ -114,6 +111,10 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
     mode = given.get("mode") or "argv"
     if mode not in ("argv", "shell"):
         raise RetryCall(f"`mode` is `argv` or `shell`, found {mode!r}")
+    env_mode = given.get("env_mode") or "inherit_clean"
+    if env_mode not in get_args(EnvMode):
+        raise RetryCall(f"`env_mode` is `inherit_clean`, `replace` or `patch`, found {env_mode!r}")
+    _check_shell(given, mode)
     capture = _capture(given.get("capture"))
     most = capture.get("max_inline_bytes")
     timeout = given.get("timeout_ms") or behavior.timeout_ms or policy.timeout * 1000
@@ -126,11 +127,14 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
         text=text,
         cwd=given.get("cwd") or options.cwd or options.root or ".",
         env=_variables(given.get("env") or {}, policy),
+        env_mode=env_mode,
         env_remove=_names(given.get("env_remove") or ()),
         stdin=given.get("stdin") or "",
         timeout_ms=timeout,
         max_inline_bytes=min(options.max_inline_bytes if most is None else most, options.max_inline_bytes),
         merge_stderr=bool(capture.get("merge_stderr", False)),
+        keep_stdout=bool(capture.get("stdout", True)),
+        keep_stderr=bool(capture.get("stderr", True)),
         background_after_ms=_background(given, behavior.background_after_ms),
         progress_interval_ms=progress,
         progress_max_inline_bytes=min(snippet, options.max_inline_bytes),
@@ -154,13 +158,49 @@ def _capture(given: object) -> Mapping[str, Any]:
     if given is None:
         return {}
     capture = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"": None}
-    for key, kind in capture.items():
-        wanted = {"max_inline_bytes": int, "merge_stderr": bool}.get(key)
-        if wanted is None or type(kind) is not wanted or (wanted is int and kind < 0):
+    for key, value in capture.items():
+        wanted = _CAPTURE.get(key)
+        if wanted is None or type(value) is not wanted or (key == "max_inline_bytes" and int(value) < 0):
             raise RetryCall(
-                "`capture` is an object with `max_inline_bytes` (from 0) and `merge_stderr` (true or false)"
+                "`capture` is an object with `max_inline_bytes` (from 0), `merge_stderr`, `stdout` and `stderr` (true or "
+                "false)"
             )
+    if capture.get("transport", "pipe") != "pipe":
+        raise RetryCall(
+            f"`capture.transport` = {capture['transport']!r}: outputs are pipes, and there is no terminal; leave it out"
+        )
+    if capture.get("merge_stderr") and not (capture.get("stdout", True) and capture.get("stderr", True)):
+        raise RetryCall("`capture`: outputs that are merged are kept or thrown away together")
     return capture
+
+
+_CAPTURE = {
+    "max_inline_bytes": int, "merge_stderr": bool, "stdout": bool, "stderr": bool, "transport": str,
+}  # fmt: skip
+
+
+def _check_shell(given: Mapping[str, Any], mode: Mode) -> None:
+    """Raises ToolFailed for a shell that is not to be had. What is judged is the text of a bash that reads no start-up files
+    and has no terminal: another shell would read the same text otherwise."""
+    wanted = given.get("shell_id") or ""
+    if wanted and mode != "shell":
+        raise RetryCall("`shell_id` says which shell reads a text: it goes with `mode: shell`")
+    if wanted and wanted != "bash":
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"`shell_id` = {str(wanted)[:100]!r}: texts are judged as bash reads them, so only `bash` runs them; leave it out",
+        )
+    if given.get("login"):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            "`login`: a login shell runs start-up files that nobody judged; leave it out, and set variables with `env`",
+        )
+    if given.get("interactive"):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            "`interactive`: there is no terminal to ask on; leave it out, and pass what it would ask for as `stdin` or as "
+            "options of the program",
+        )
 
 
 def _background(given: Mapping[str, Any], default: int | None) -> int | None:
@@ -194,24 +234,14 @@ def _variables(given: object, policy: CommandPolicy) -> dict[str, str]:
             ErrorType.PERMISSION_DENIED, "safe mode is on: no variables can be set; leave `env` out"
         )
     for name in _names(variables):
-        if poisons(name):
+        if loads_code(name):
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                f"`env` may not set `{name}`: it can make a program run or load something else; leave it out, "
-                "or ask the person",
+                f"`env` may not set `{name}`: it makes programs load something else; leave it out",
             )
         if "\0" in variables[name]:
             raise RetryCall(f"the value of `{name}` holds the character NUL; leave it out")
     return variables
-
-
-def poisons(name: str) -> bool:
-    """True if a variable of this name could make an allowed program do what it was not allowed for."""
-    if name in _HARMLESS:
-        return False
-    return name not in child_environment({name: ""}, add=(name,)).values or bool(
-        _TAKES_ORDERS.fullmatch(name)
-    )
 
 
 def _names(given: object) -> tuple[str, ...]:

@@ -20,16 +20,18 @@ from ferrule.core.errors import ToolFailed
 from ferrule.guard.approval import ApprovalRequest, Approver
 from ferrule.guard.approval_digest import digest
 from ferrule.guard.gate import Offer
-from ferrule.guard.sandbox.command import Command, Running
+from ferrule.guard.sandbox.command import Command, Running, Sink
 from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 from .copies import arrange
 from .handles import Commands, Handle, Reports, fresh_ids, owner
+from .outputs import Outputs
 from .plan import Planned, check, printable, read
 from .policy import CommandOptions, CommandPolicy, beyond_prefixes
 from .record import Showing, blocked, news_of
+from .repositories import repository_hints
 from .request import Request, parse, starting_folder
 from .starting import environment_of, program_of, sandbox_of
 from .verdict import judge
@@ -161,9 +163,15 @@ def preview_of(request: Request, planned: Planned) -> str:
     lines = [line, f"(in `{request.cwd or '.'}`, {how}, at most {request.timeout_ms / 1000:g} s)"]
     if request.background_after_ms is not None:
         lines.append(f"(in the background after {request.background_after_ms} ms)")
+    if request.env_mode == "replace":
+        lines.append("with no variables but PATH and those that follow")
     lines += [f"with {name}={printable(value)}" for name, value in request.env.items()]
     if request.env_remove:
         lines.append(f"without {', '.join(request.env_remove)}")
+    if dropped := [
+        n for n, kept in (("output", request.keep_stdout), ("error", request.keep_stderr)) if not kept
+    ]:
+        lines.append(f"(standard {' and '.join(dropped)} is thrown away)")
     if request.stdin:
         lines.append(f"standard input:\n{printable(request.stdin)}")
     return "\n".join(lines)
@@ -192,8 +200,8 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
             program=program,
             directory=directory,
             environment=environment.values,
-            output=outputs.take,
-            errors=None if request.merge_stderr else outputs.take_error,
+            output=outputs.take if request.keep_stdout else _dropped,
+            errors=_errors(request, outputs),
             stdin=request.stdin.encode("utf-8", "surrogateescape"),
             timeout=seconds,
             identity=context.identity,
@@ -204,6 +212,9 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
                 owner(context.identity), context.call_id, planned, ready.folder, environment, seconds, outputs, running,
                 command_id, handle_id, ready.policy_context,
             )  # fmt: skip
+            if sandbox.policy is not None and sandbox.policy.preview:
+                made.added["changes"] = []
+            made.when_over.append(lambda: made.hints.extend(_explained(made, workspace)))
             if (collect := taken and taken.collect) is not None:
                 made.when_over.append(lambda: collect(made, commands.folder))
             return made
@@ -215,6 +226,22 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
     finally:
         if directory >= 0:
             os.close(directory)
+
+
+def _explained(handle: Handle, workspace: Workspace) -> list[str]:
+    refused = handle.ended.refused if handle.ended is not None else ()
+    return repository_hints(refused, workspace) if refused else []
+
+
+def _errors(request: Request, outputs: Outputs) -> Sink | None:
+    if request.merge_stderr:
+        return None
+    return outputs.take_error if request.keep_stderr else _dropped
+
+
+def _dropped(data: bytes) -> bool:
+    """A sink for an output that nobody wants."""
+    return True
 
 
 async def see(handle: Handle, request: Request, context: Context) -> bool:

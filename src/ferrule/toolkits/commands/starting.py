@@ -34,10 +34,12 @@ async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
 def environment_of(
     request: Request, policy: CommandPolicy, workspace: Workspace, folder: str
 ) -> ChildEnvironment:
-    """What the child gets: the filtered environment, what the request adds, without what it removes."""
+    """What the child gets: the filtered environment (`replace`: none of it), what the request adds, without what it
+    removes. The whole environment is never handed on: that is what filters are for."""
     # Programs believe PWD: ours would name another folder.
     here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
-    kept = child_environment(os.environ, add=policy.allow_env, overrides={**here, **request.env})
+    parent = dict[str, str]() if request.env_mode == "replace" else os.environ
+    kept = child_environment(parent, add=policy.allow_env, overrides={**here, **request.env})
     values = {name: value for name, value in kept.values.items() if name not in request.env_remove}
     return ChildEnvironment(values, tuple(name for name in kept.withheld if name not in values))
 

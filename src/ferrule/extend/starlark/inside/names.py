@@ -8,35 +8,46 @@ from __future__ import annotations
 ASKED: dict[str, tuple[str, ...]] = {
     "exec": ("run",),
     "fs": (
-        "read", "write", "append", "exists", "stat", "list", "find", "mkdir", "move", "remove", "replace", "replace_all",
-        "read_lines", "insert_at", "replace_lines",
+        "read", "write", "append", "exists", "stat", "list", "find", "glob", "copy", "diff", "mkdir", "move", "remove",
+        "replace", "replace_all", "read_lines", "line_count", "insert_at", "replace_lines", "delete_lines",
     ),
     "http": ("get", "post"),
     "cache": ("get", "set", "has", "delete", "clear"),
+    "ctx": ("get", "set", "has", "delete", "clear", "snapshot"),
+    "metrics": ("incr", "get", "reset", "snapshot"),
+    "parallel": ("launch", "wait_all", "wait_any", "race"),
     "meta": (
         "tool_register", "hook_register", "agent_register", "register_tool", "register_hook", "register_agent",
         "call_tool", "list_tools",
     ),
+    "task": ("poll", "wait"),
     "time": ("now",),
-    "uuid": ("v4",),
-    "": ("delegate", "env", "random", "sleep"),
+    "uuid": ("v4", "v7"),
+    "os": ("cwd", "hostname", "platform", "args"),
+    "": ("delegate", "emit", "env", "random", "sleep"),
 }  # fmt: skip
 """Namespace to members that do something outside: each is one message to the owner. `""`: names of their own."""
 
 COMPUTED: dict[str, tuple[str, ...]] = {
-    "re": ("match", "search", "findall", "replace", "split"),
-    "string": ("truncate", "pad_left", "pad_right", "trim"),
-    "math": ("floor", "ceil", "round"),
-    "hash": ("sha256", "md5"),
+    "re": ("match", "search", "findall", "find_all", "replace", "split"),
+    "string": ("truncate", "pad_left", "pad_right", "trim", "upper", "lower", "split", "join"),
+    "math": ("abs", "min", "max", "floor", "ceil", "round"),
+    "hash": ("sha256", "sha1", "sha512", "md5"),
     "base64": ("encode", "decode"),
     "url": ("parse", "encode"),
-    "crypto": ("hmac_sha256",),
-    "set": ("union", "intersection", "difference"),
+    "crypto": ("hmac_sha256", "hmac_sha512"),
+    "set": (
+        "new", "values", "size", "contains", "union", "intersection", "intersect", "difference", "diff",
+        "symmetric_difference", "is_subset",
+    ),
     "template": ("render",),
     "validate": ("email", "url", "json"),
     "": ("block", "allow", "modify"),
-}
+}  # fmt: skip
 """Members that only compute: they are worked out in the worker. `json` is the Starlark library's own."""
+
+CALLED = ("assert", "log")
+"""Functions whose names the library cannot bind, since one is reserved and one is a namespace: `inside.calls` rewrites calls of them."""
 
 TOLD: dict[str, tuple[str, ...]] = {"log": ("info", "warn", "error", "debug"), "": ("print",)}
 """Members that tell the owner something and get no answer."""
@@ -44,7 +55,7 @@ TOLD: dict[str, tuple[str, ...]] = {"log": ("info", "warn", "error", "debug"), "
 
 def namespaces() -> dict[str, tuple[str, ...]]:
     """Every namespace with its members, for documentation and completion; `""` holds plain functions."""
-    found: dict[str, tuple[str, ...]] = {"json": ("encode", "decode")}
+    found: dict[str, tuple[str, ...]] = {"json": ("encode", "decode"), "": CALLED}
     for table in (ASKED, COMPUTED, TOLD):
         for space, members in table.items():
             found[space] = (*found.get(space, ()), *members)

@@ -77,9 +77,51 @@ def trim(text: str) -> str:
     return text.strip()
 
 
+def upper(text: str) -> str:
+    """`text` in capitals."""
+    return text.upper()
+
+
+def lower(text: str) -> str:
+    """`text` in small letters."""
+    return text.lower()
+
+
+def split_text(text: str, separator: str | None = None) -> list[str]:
+    """The pieces between separators; without one, between white space."""
+    return text.split(separator)
+
+
+def join_texts(parts: list[Any], separator: str = "") -> str:
+    """The parts in one text; what is no text is written as JSON."""
+    return separator.join(
+        one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in parts
+    )
+
+
+def least(*values: Any) -> Any:
+    """The smallest of some values, or of one list."""
+    return min(*values)
+
+
+def most(*values: Any) -> Any:
+    """The largest of some values, or of one list."""
+    return max(*values)
+
+
 def sha256(text: str) -> str:
     """The SHA-256 of the text in UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha1(text: str) -> str:
+    """The SHA-1 of the text in UTF-8, in hexadecimal: for comparing, not for secrets."""
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def sha512(text: str) -> str:
+    """The SHA-512 of the text in UTF-8, in hexadecimal."""
+    return hashlib.sha512(text.encode()).hexdigest()
 
 
 def md5(text: str) -> str:
@@ -111,14 +153,39 @@ def parse_url(text: str) -> dict[str, Any]:
     }
 
 
-def encode_query(values: dict[str, Any]) -> str:
-    """A query string of names and values."""
+def encode_url(values: dict[str, Any] | str) -> str:
+    """A query string of names and values; of a text, the text as one piece of an address."""
+    if isinstance(values, str):
+        return urllib.parse.quote(values, safe="")
     return urllib.parse.urlencode({name: str(value) for name, value in values.items()})
 
 
 def hmac_sha256(key: str, text: str) -> str:
     """The HMAC-SHA-256 of the text, in hexadecimal."""
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def hmac_sha512(key: str, text: str) -> str:
+    """The HMAC-SHA-512 of the text, in hexadecimal."""
+    return hmac.new(key.encode(), text.encode(), hashlib.sha512).hexdigest()
+
+
+# Sets are lists in which each value is once: so they can be results, and what goes in comes out in its order.
+
+
+def new_set(values: list[Any] | None = None) -> list[Any]:
+    """The values, each once, in the order they came."""
+    return _once([*(values or [])])
+
+
+def size(values: list[Any]) -> int:
+    """How many different values there are."""
+    return len(_once(values))
+
+
+def contains(values: list[Any], value: Any) -> bool:
+    """Whether the value is among them."""
+    return value in values
 
 
 def union(first: list[Any], second: list[Any]) -> list[Any]:
@@ -134,6 +201,16 @@ def intersection(first: list[Any], second: list[Any]) -> list[Any]:
 def difference(first: list[Any], second: list[Any]) -> list[Any]:
     """What is in the first list and not in the second, each once."""
     return [one for one in _once(first) if one not in second]
+
+
+def symmetric_difference(first: list[Any], second: list[Any]) -> list[Any]:
+    """What is in one of the lists and not in the other, each once."""
+    return [*difference(first, second), *difference(second, first)]
+
+
+def is_subset(first: list[Any], second: list[Any]) -> bool:
+    """Whether all that is in the first list is in the second."""
+    return all(one in second for one in first)
 
 
 def render(template: str, values: dict[str, Any]) -> str:
@@ -177,6 +254,12 @@ def is_json(text: str) -> bool:
     return True
 
 
+def check(condition: Any, message: Any = "an assertion does not hold") -> None:
+    """Fail with `message` unless the condition holds, as Starlark counts: nothing, zero and what is empty do not."""
+    if not condition:
+        raise ValueError(message if isinstance(message, str) else json.dumps(message, ensure_ascii=False))
+
+
 def block(reason: str = "") -> dict[str, Any]:
     """What a hook returns to refuse."""
     return {"action": "block", "reason": reason}
@@ -196,25 +279,44 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "re.match": match,
     "re.search": search,
     "re.findall": findall,
+    "re.find_all": findall,
     "re.replace": replace,
     "re.split": split,
     "string.truncate": truncate,
     "string.pad_left": pad_left,
     "string.pad_right": pad_right,
     "string.trim": trim,
+    "string.upper": upper,
+    "string.lower": lower,
+    "string.split": split_text,
+    "string.join": join_texts,
+    "math.abs": abs,
+    "math.min": least,
+    "math.max": most,
     "math.floor": math.floor,
     "math.ceil": math.ceil,
     "math.round": round,
     "hash.sha256": sha256,
+    "hash.sha1": sha1,
+    "hash.sha512": sha512,
     "hash.md5": md5,
     "base64.encode": encode_base64,
     "base64.decode": decode_base64,
     "url.parse": parse_url,
-    "url.encode": encode_query,
+    "url.encode": encode_url,
     "crypto.hmac_sha256": hmac_sha256,
+    "crypto.hmac_sha512": hmac_sha512,
+    "set.new": new_set,
+    "set.values": new_set,
+    "set.size": size,
+    "set.contains": contains,
     "set.union": union,
     "set.intersection": intersection,
+    "set.intersect": intersection,
     "set.difference": difference,
+    "set.diff": difference,
+    "set.symmetric_difference": symmetric_difference,
+    "set.is_subset": is_subset,
     "template.render": render,
     "validate.email": is_email,
     "validate.url": is_url,
@@ -222,6 +324,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "block": block,
     "allow": allow,
     "modify": modify,
+    "assert": check,
 }
 """By full name; `names.COMPUTED` lists the same (a test compares them)."""
 

@@ -10,13 +10,16 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .names import ASKED, COMPUTED, TOLD, full
+from .calls import rewritten
+from .names import ASKED, CALLED, COMPUTED, TOLD, full
 from .recursion import recursion
 
 DEPTH = 64
 """Calls inside calls at the most."""
 KEPT = 256
 """Parsed scripts that are kept."""
+_WORD = re.compile(r"\w+")
+_SPACES = frozenset(space for table in (ASKED, COMPUTED, TOLD) for space in table if space)
 _LINES = re.compile(r"-->\s*(\S.*):(\d+):(\d+)")
 
 
@@ -46,8 +49,8 @@ class Scripts:
         self._globals = starlark.Globals.extended_by([extensions.StructType, extensions.Json])
         self._options = starlark.EvalOptions(check_cancelled=stop, max_callstack_size=DEPTH)
         self._functions = functions
-        self._opening = {pure: self._prelude(pure) for pure in (False, True)}
-        self._parsed: dict[str, Any] = {}
+        self._parsed: dict[str, tuple[Any, frozenset[str]]] = {}
+        self._openings: dict[tuple[frozenset[str], bool], tuple[list[str], Any]] = {}
 
     def knows(self, digest: str) -> bool:
         """Whether the text with this digest was parsed already."""
@@ -62,20 +65,23 @@ class Scripts:
             )
         if len(self._parsed) >= KEPT:
             self._parsed.clear()
+            self._openings.clear()
         try:
-            self._parsed[digest] = self._library.parse(file, source, self._dialect)
+            parsed = self._library.parse(file, rewritten(source), self._dialect)
         except self._library.StarlarkError as error:
             raise Failed("compile", told(str(error))) from None
+        self._parsed[digest] = parsed, _SPACES & frozenset(_WORD.findall(source))
 
     def call(self, digest: str, function: str, arguments: Sequence[Any], *, pure: bool) -> Any:
         """The value that `function` returns. An empty `function` evaluates the text's top level and returns None."""
         library, module = self._library, self._library.Module()
-        names, opening = self._opening[pure]
+        parsed, spaces = self._parsed[digest]
+        names, opening = self._opening(spaces, pure)
         for name in names:
             module.add_callable(_hidden(name), self._functions[name])
         try:
             library.eval(module, opening, self._globals)
-            library.eval_with(self._options, module, self._parsed[digest], self._globals)
+            library.eval_with(self._options, module, parsed, self._globals)
             frozen = module.freeze()
             return frozen.call_with(self._options, function, *arguments).value if function else None
         except library.StarlarkError as error:
@@ -83,19 +89,28 @@ class Scripts:
         except (TypeError, ValueError, RecursionError) as error:
             raise Failed("error", f"its result cannot be written as JSON: {error}") from None
 
-    def _prelude(self, pure: bool) -> tuple[list[str], Any]:
-        """The names that are given to a module, and the text that puts them into namespaces."""
+    def _opening(self, wanted: frozenset[str], pure: bool) -> tuple[list[str], Any]:
+        """The names that are given to a module, and the text that puts them into namespaces: those in `wanted`, and plain functions.
+
+        A namespace that a script does not mention is left out: a call would pay for each of its names.
+        """
+        found = self._openings.get((wanted, pure))
+        if found is not None:
+            return found
         spaces: dict[str, list[str]] = {}
         for table in (COMPUTED, TOLD) if pure else (ASKED, COMPUTED, TOLD):
             for space, members in table.items():
-                spaces.setdefault(space, []).extend(members)
-        lines = [f"{name} = {_hidden(name)}" for name in spaces.pop("")]
+                if space in wanted or not space:
+                    spaces.setdefault(space, []).extend(members)
+        plain = spaces.pop("")
+        lines = [f"{name} = {_hidden(name)}" for name in plain]
         for space, members in spaces.items():
             fields = ", ".join(f"{member}={_hidden(full(space, member))}" for member in members)
             lines.append(f"{space} = struct({fields})")
-        used = [full(space, member) for space, members in spaces.items() for member in members]
-        used += [line.partition(" ")[0] for line in lines if "struct(" not in line]
-        return used, self._library.parse("built-ins", "\n".join(lines) + "\n", self._dialect)
+        used = [*plain, *CALLED, *(full(space, one) for space, members in spaces.items() for one in members)]
+        text = self._library.parse("built-ins", "\n".join(lines) + "\n", self._dialect)
+        found = self._openings[wanted, pure] = used, text
+        return found
 
 
 def _hidden(name: str) -> str:

@@ -54,6 +54,7 @@ class Worker:
         }
         functions |= {name: self._asking(name) for name in asked}
         functions |= {name: self._telling(name) for name in told}
+        functions["log"] = self._telling("log.info")
         self._scripts = Scripts(functions, self._watch)
 
     def warm_up(self) -> None:

@@ -7,6 +7,7 @@ machine has no such call. Only calls are listed that the filter or the files bes
 from __future__ import annotations
 
 import os
+from functools import cache
 
 MACHINES = ("x86_64", "aarch64")
 
@@ -25,6 +26,8 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "bind": (49, 200),
     "bpf": (321, 280),
     "capset": (126, 91),
+    "chmod": (90, None),
+    "chown": (92, None),
     "chroot": (161, 51),
     "clock_settime": (227, 112),
     "clone": (56, 220),
@@ -35,11 +38,20 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "delete_module": (176, 106),
     "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "file_setattr": (469, 469),
     "finit_module": (313, 273),
+    "fremovexattr": (199, 16),
     "fsconfig": (431, 431),
+    "fsetxattr": (190, 7),
     "fsmount": (432, 432),
     "fsopen": (430, 430),
     "fspick": (433, 433),
+    "futimesat": (261, None),
     "init_module": (175, 105),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -54,9 +66,12 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "landlock_add_rule": (445, 445),
     "landlock_create_ruleset": (444, 444),
     "landlock_restrict_self": (446, 446),
+    "lchown": (94, None),
     "link": (86, None),
     "linkat": (265, 37),
     "lookup_dcookie": (212, 18),
+    "lremovexattr": (198, 15),
+    "lsetxattr": (189, 6),
     "mkdir": (83, None),
     "mkdirat": (258, 34),
     "mknod": (133, None),
@@ -65,6 +80,12 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "msgctl": (71, 187),
+    "msgget": (68, 186),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
     "nfsservctl": (180, 42),
     "open": (2, None),
     "open_by_handle_at": (304, 265),
@@ -86,16 +107,28 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
+    "removexattr": (197, 14),
+    "removexattrat": (466, 466),
     "rename": (82, None),
     "renameat": (264, 38),
     "renameat2": (316, 276),
     "request_key": (249, 218),
+    "rmdir": (84, None),
     "seccomp": (317, 277),
+    "semctl": (66, 191),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
     "sendto": (44, 206),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
+    "setxattr": (188, 5),
+    "setxattrat": (463, 463),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
     "socket": (41, 198),
     "socketpair": (53, 199),
     "swapoff": (168, 225),
@@ -104,10 +137,16 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "symlinkat": (266, 36),
     "sysfs": (139, None),
     "syslog": (103, 116),
+    "truncate": (76, 45),
     "umount2": (166, 39),
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
     "unshare": (272, 97),
     "uselib": (134, None),
     "userfaultfd": (323, 282),
+    "utime": (132, None),
+    "utimensat": (280, 88),
+    "utimes": (235, None),
     "vhangup": (153, 58),
 }
 
@@ -116,6 +155,7 @@ class UnknownMachine(Exception):
     """There is no table for this machine, so nothing can be filtered on it."""
 
 
+@cache
 def machine() -> str:
     """The machine we run on, one of `MACHINES`."""
     name = os.uname().machine
@@ -129,6 +169,7 @@ def number(call: str, on: str | None = None) -> int | None:
     return _NUMBERS[call][MACHINES.index(on or machine())]
 
 
+@cache
 def named(on: str | None = None) -> dict[int, str]:
     """Number to name, for what is listed here."""
     return {found: call for call in _NUMBERS if (found := number(call, on)) is not None}

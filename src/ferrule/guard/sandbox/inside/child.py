@@ -1,4 +1,8 @@
-"""The last steps before a command runs in a sandbox: in its own process, as pid 1 forked it."""
+"""The last steps before a command runs in a sandbox: in its own process, as pid 1 forked it.
+
+Most are taken before the command is known: the process waits behind the filter, without capabilities. What is known only
+with the command is its descriptors, its folder and its program.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +11,60 @@ import signal
 import socket
 import stat
 
-from . import namespaces, tree
+from . import namespaces, ports, tree
 from .protocol import Launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .session import Session
 
-HERE, FAILED, BROKEN, LISTENER = b"here", b"failed ", b"broken ", b"listener"
+HERE, FAILED, BROKEN = b"here", b"failed ", b"broken "
 
 
-def become(
-    launch: Launch, session: Session, standard: list[int], channel: socket.socket, listener: socket.socket
-) -> None:
-    """Turn this process into the command. Never returns.
+def become(session: Session, channel: socket.socket, orders: socket.socket) -> None:
+    """Turn this process into the command that `orders` brings. Never returns.
 
     `channel` leads to the supervisor: a message on it carries our process id as it is seen from outside; it
-    closes when the program runs. `listener` leads to pid 1.
+    closes when the program runs. `orders` leads to pid 1, which is given the filter's descriptor.
     """
     try:
         os.setsid()
         channel.send(HERE)
-        for to, source in enumerate(standard):
-            os.dup2(source, to)
-        _close_others(channel.fileno(), listener.fileno())
-        _enter_folder(launch)
-        for number in tree.DEFAULTS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _close_others(channel.fileno(), orders.fileno())
         namespaces.limit(session.limits)
         namespaces.drop_capabilities()
-        session.confine(listener)
-        os.execve(launch.program, launch.argv, launch.environment)
-    except OSError as error:
-        word = FAILED + str(error.errno).encode() if error.filename == launch.program else _broken(error)
-        channel.send(word)
+        session.confine(orders)
+        _run(channel, orders)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         channel.send(_broken(error))
     finally:
         os._exit(126)
+
+
+def send(orders: socket.socket, descriptors: list[int], port: int) -> None:
+    """For pid 1: the record of the launch, standard input, output and error; the port of the way to the network."""
+    socket.send_fds(orders, [b"%d" % port], descriptors)
+
+
+def _run(channel: socket.socket, orders: socket.socket) -> None:
+    """Wait for the launch and execute its program. Returns if none comes, or if it cannot be executed."""
+    word, found, _, _ = socket.recv_fds(orders, 16, 4, socket.MSG_CMSG_CLOEXEC)
+    if not word:
+        return
+    launch = Launch.read(found[0])
+    for to, source in enumerate(found[1:]):
+        os.dup2(source, to)
+    for name, text in launch.proxied.items():
+        launch.environment[name] = text.replace(str(ports.PORT), word.decode())
+    _enter_folder(launch)
+    for number in tree.DEFAULTS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        os.execve(launch.program, launch.argv, launch.environment)
+    except OSError as error:
+        channel.send(FAILED + str(error.errno).encode())
 
 
 def _broken(error: BaseException) -> bytes:
@@ -54,7 +72,7 @@ def _broken(error: BaseException) -> bytes:
 
 
 def _close_others(*kept: int) -> None:
-    """Every descriptor but the standard ones and these."""
+    """Every descriptor but the standard ones and these. What comes later is closed when the program runs."""
     low = 3
     for one in sorted(kept):
         os.closerange(low, one)

@@ -1,6 +1,6 @@
-"""Supervises one command in namespaces: makes them and pid 1, passes the launch on, and sees that pid 1 ends.
+"""Supervises one command in namespaces: makes them and pid 1, finishes the view, passes the launch on, and sees that pid 1 ends.
 
-The supervisor stays outside (of all but the user namespace): nothing in the sandbox can see or signal it.
+The supervisor's process is none of the sandbox's: nothing in there can see or signal it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import signal
 import socket
 import struct
 
-from . import child, first, namespaces, supervise, tree
+from . import child, first, mounts, namespaces, supervise, tree
+from .libc import call
 from .protocol import TAKE, Launch, Report, receive
 from .session import Session
 
 _MARGIN = 2.0
 """Seconds beyond the grace after which pid 1 is killed if it has not ended all by itself."""
 _CREDENTIALS = struct.Struct("iII")
+_ENDED = child.BROKEN + b"the process that was to become it ended"
 
 
 def supervise_confined(session: Session, channel: socket.socket, wake: tree.Wake, owner: list[int]) -> None:
@@ -40,6 +42,12 @@ def supervise_confined(session: Session, channel: socket.socket, wake: tree.Wake
     report = Report(descriptors[1])
     report.say("taken")
     launch = Launch.read(descriptors[0])
+    try:
+        inside.finish(launch.steps)
+    except (OSError, mounts.StepFailed) as error:
+        inside.remove()
+        report.say(f"broken {error}")
+        return
     with contextlib.suppress(BrokenPipeError):  # pid 1 has ended, and said why
         socket.send_fds(inside.orders, [TAKE], descriptors)
     for descriptor in (descriptors[0], *descriptors[2:]):
@@ -72,6 +80,29 @@ class _Inside:
             first.run(session, orders, birth)
         orders.close()
         birth.close()
+        # Nothing comes if pid 1 failed: its words are read when there is somebody to tell them.
+        self.mounts = socket.recv_fds(self.orders, 1, 1, socket.MSG_CMSG_CLOEXEC)[1]
+        self.child = 0
+
+    def finish(self, steps: list[mounts.Step]) -> None:
+        """Lay over the view what only this command needs. Raises StepFailed, and OSError if nobody waits in there any more."""
+        for descriptor in self.mounts:
+            call("setns", descriptor, namespaces.NEW_MOUNTS)
+            os.close(descriptor)
+            mounts.apply(steps)
+        while select.select([self.birth], [], [], 0)[0]:
+            if word := self.hear():
+                # Something ended it while it waited, so that nothing of the command was done.
+                raise OSError(word.removeprefix(child.BROKEN).decode("utf-8", "replace"))
+
+    def hear(self) -> bytes:
+        """What the process that becomes the command says: empty if it lives, else why it does not become it."""
+        word, ancillary, _, _ = self.birth.recvmsg(2048, socket.CMSG_SPACE(_CREDENTIALS.size))
+        if word == child.HERE:
+            # The kernel translates the process id on its way out.
+            self.child = _CREDENTIALS.unpack(ancillary[0][2])[0]
+            return b""
+        return word or _ENDED
 
     def remove(self) -> None:
         """End what is left, and wait for it."""
@@ -83,18 +114,16 @@ class _Inside:
 
 
 def _started(inside: _Inside, report: Report, attention: tree.Attention) -> bool:
-    """Wait until the program runs, and say so. The kernel translates the process id on its way out."""
-    pid = 0
+    """Wait until the program runs, and say so."""
     while True:
         ready, _, _ = select.select([inside.birth, *attention.ends], [], [])
         if inside.birth not in ready:
             return False
-        word, ancillary, _, _ = inside.birth.recvmsg(2048, socket.CMSG_SPACE(_CREDENTIALS.size))
-        if word == child.HERE:
-            pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
-        elif not word and pid:
-            report.say(f"started {pid}")
+        word = inside.hear()
+        if word == _ENDED and inside.child:
+            # Closed, as it is when a program is executed.
+            report.say(f"started {inside.child}")
             return True
-        else:
-            report.say((word or b"broken the first process of the sandbox ended").decode("utf-8", "replace"))
+        if word:
+            report.say(word.decode("utf-8", "replace"))
             return False

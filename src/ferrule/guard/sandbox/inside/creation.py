@@ -17,11 +17,13 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from errno import EACCES, EEXIST, EINVAL, ENOENT, ENOSYS, EPERM
+from functools import cache
 
 from . import calls, file_calls
 from .callers import Callers, Gone, Refusal
+from .covers import Covers
 from .file_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
 from .naming import REFUSED, Rules
 from .notifications import Asked, Listener
@@ -39,15 +41,25 @@ class Mediator:
     """Answers the calls that come through one listener. Single-threaded; whoever owns the loop calls `handle_one`.
 
     `refused`: names below the roots that were asked for and denied. `made`: secret names that were created.
-    `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out.
+    `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out. `more` are calls beyond the
+    creating ones (`guarded`), `covers` what is withheld without a mount.
     """
 
-    def __init__(self, listener: int, rules: Rules, lock: int | None = None) -> None:
+    def __init__(
+        self,
+        listener: int,
+        rules: Rules,
+        lock: int | None = None,
+        *,
+        more: Mapping[str, Callable[[Request], int | None]] | None = None,
+        covers: Covers | None = None,
+    ) -> None:
         self._listener = Listener(listener)
         self._ground = Ground(self._listener, rules, lock)
+        if covers is not None:
+            self._ground.covers = covers
         self._callers = Callers()
-        names = calls.named()
-        self._performed = {number: _PERFORMED[name] for number, name in names.items() if name in _PERFORMED}
+        self._performed = creating_calls() if more is None else {**creating_calls(), **_numbered(more)}
 
     @property
     def refused(self) -> list[str]:
@@ -60,6 +72,10 @@ class Mediator:
     @property
     def openers(self) -> set[int]:
         return self._ground.openers
+
+    def adopt(self, own: Iterable[tuple[int, int]]) -> None:
+        """These files (device, inode) are the session's own, though their names are secret."""
+        self._ground.own.update(own)
 
     def fileno(self) -> int:
         return self._listener.descriptor
@@ -208,17 +224,22 @@ def _linked(request: Request, base: int, path: bytes, flags: int) -> tuple[int, 
         if base == AT_FDCWD:
             return AT_FDCWD, b"/", 0  # a folder: the kernel says what is wrong with that
         found = request.handles.keep(request.caller.descriptor(base))
+        request.ground.covers.touch(os.fstat(found))
         return AT_FDCWD, b"/proc/self/fd/%d" % found, AT_SYMLINK_FOLLOW
     place = request.place(base, path)
     if flags & AT_SYMLINK_FOLLOW and place.plain:
         place, handle = request.ground.resolver.follow(request.caller, place, request.handles)
         if handle < 0:
             raise Refusal(-handle)
+        request.ground.covers.enter(place.path, place.plain)
+        request.ground.covers.touch(os.fstat(handle))
         return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
     name = request.name_of(place)
     if name is not None and request.verdict(name, folder=False) == REFUSED:
         raise request.ground.refuse(name)
-    request.handles.keep(file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0))
+    request.ground.covers.enter(place.path, place.plain)
+    found = request.handles.keep(file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0))
+    request.ground.covers.touch(os.fstat(found))
     return place.folder, place.name, 0
 
 
@@ -286,6 +307,19 @@ _PERFORMED: dict[str, Callable[[Request], int | None]] = {
     "symlink": _symlink,
     "symlinkat": _symlinkat,
 }
+
+
+@cache
+def creating_calls() -> dict[int, Callable[[Request], int | None]]:
+    """What performs them, by their numbers here: asked for once before mediators are forked, it costs them nothing."""
+    return _numbered(_PERFORMED)
+
+
+def _numbered(
+    performed: Mapping[str, Callable[[Request], int | None]],
+) -> dict[int, Callable[[Request], int | None]]:
+    names = calls.named()
+    return {number: performed[name] for number, name in names.items() if name in performed}
 
 
 def lower_rights() -> None:

@@ -66,6 +66,8 @@ linkat = _call("linkat", _int, _text, _int, _text, _int)
 renameat2 = _system_call("renameat2", _word, _text, _word, _text, ctypes.c_ulong)
 mknodat = _system_call("mknodat", _word, _text, ctypes.c_ulong, ctypes.c_ulong)
 """(folder, name, mode, device)"""
+utimensat = _call("utimensat", _int, _text, _pointer, _int)
+"""(folder, name, two `struct timespec` as bytes or None for now, flags)"""
 bind = _call("bind", _int, _text, ctypes.c_uint)
 pidfd_open = _system_call("pidfd_open", _word, _word)
 pidfd_getfd = _system_call("pidfd_getfd", _word, _word, _word)

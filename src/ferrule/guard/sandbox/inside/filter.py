@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from errno import EACCES, EAFNOSUPPORT, EINVAL, ENOSYS, EPERM
+from errno import EACCES, EAFNOSUPPORT, EINVAL, ENOSYS, ENOTTY, EPERM
 
 from . import bpf, calls
 from .bpf import NOTIFY, Rule, Word, refuse
+from .libc import library
 
 _ABSENT = (
     "clone3 openat2 io_uring_setup io_uring_enter io_uring_register fsopen fsconfig fsmount fspick open_tree "
@@ -36,6 +37,13 @@ _FORBIDDEN = (
     "setns settimeofday swapoff swapon sysfs syslog umount2 uselib userfaultfd vhangup"
 )
 _CREATING = "bind creat link linkat mkdir mkdirat mknod mknodat rename renameat renameat2 symlink symlinkat"  # and open
+_REMOVING = "rmdir unlink unlinkat"
+_ATTRIBUTES = (
+    "chmod chown fchmod fchmodat fchmodat2 fchown fchownat fremovexattr fsetxattr futimesat lchown lremovexattr lsetxattr "
+    "removexattr setxattr utime utimensat utimes"
+)
+_NEWER_ATTRIBUTES = "file_setattr removexattrat setxattrat"  # programs fall back to the ones above
+_BETWEEN = "mq_open mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl shmget"
 
 _NEW_NAMESPACE = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _NEW_TIME = 0x80  # for unshare only: clone has the end signal there
@@ -53,6 +61,9 @@ _FORBIDDEN_CONTROLS = (
     0x40186F04,  # OCFS2_IOC_REFLINK
 )
 
+_FILE_CONTROLS = (0x5800, 0x6600, 0x7600, 0x9400)
+"""The second byte: what file systems are asked for, flags, encryption and clones among it, also through a file open to read."""
+
 _PERSONALITIES = (0, 0x0040000, 0xFFFFFFFF)  # none, ADDR_NO_RANDOMIZE (debuggers, sanitizers), the question
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
@@ -63,15 +74,23 @@ _O_CREAT = 0o100
 
 
 def program(
-    allow_unix_only: bool, mediate: bool, *, connect: bool = True, machine: str | None = None
+    allow_unix_only: bool,
+    mediate: bool,
+    *,
+    connect: bool = True,
+    removals: bool = False,
+    opens: bool = False,
+    machine: str | None = None,
 ) -> bytes:
     """The filter as the kernel reads it.
 
     `allow_unix_only`: no family of sockets but AF_UNIX. False is right only inside a network namespace that has
     nothing but loopback: then IPv4, IPv6 and questions about routes are allowed too.
     `mediate`: creating calls go to whoever holds the listener.
-    `connect`: False where sockets of processes outside lie in reach: sockets can then be had in pairs or bound, but
-    reach nothing by name.
+    `connect`: False where processes outside lie in reach: sockets can then be had in pairs or bound, but reach nothing
+    by name, and queues and memory that the machine's processes share by number or name do not exist.
+    `removals`: removing calls go there too. `opens`: so do all that open a file to read or write it, cut it short, or
+    change what is said about it.
     """
     on = machine or calls.machine()
 
@@ -102,6 +121,16 @@ def program(
             Word(1, _STREAM, _SEQPACKET, mask=_TYPE, one_of=False),
         )
         rules += named("connect", refuse(EACCES))
+        rules += named(_BETWEEN, refuse(ENOSYS))
+    if mediate and removals:
+        rules += named(_REMOVING, NOTIFY)
+    if mediate and opens:
+        # Before the narrower rules for the same calls: the first one that fits answers.
+        rules += named(f"truncate {_ATTRIBUTES}", NOTIFY)
+        rules += named(_NEWER_ATTRIBUTES, refuse(ENOSYS))
+        rules += named("ioctl", refuse(ENOTTY), Word(1, *_FILE_CONTROLS, mask=0xFF00))
+        rules += named("open", NOTIFY, Word(1, 0, mask=_O_PATH))
+        rules += named("openat", NOTIFY, Word(2, 0, mask=_O_PATH))
     if mediate:
         rules += named(_CREATING, NOTIFY)
         rules += named("open", NOTIFY, Word(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
@@ -129,45 +158,58 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-_assembled: dict[tuple[bool, bool, bool], bytes] = {}
+_assembled: dict[tuple[bool, ...], bytes] = {}
 
 
-def prepare(allow_unix_only: bool, mediate: bool, *, connect: bool = True) -> bytes:
+def prepare(
+    allow_unix_only: bool,
+    mediate: bool,
+    *,
+    connect: bool = True,
+    removals: bool = False,
+    opens: bool = False,
+) -> bytes:
     """The program for this machine, kept: a fork server prepares it once for all that it forks."""
-    key = (allow_unix_only, mediate, connect)
+    key = (allow_unix_only, mediate, connect, removals, opens)
     if key not in _assembled:
-        _assembled[key] = program(allow_unix_only, mediate, connect=connect)
+        _assembled[key] = program(allow_unix_only, mediate, connect=connect, removals=removals, opens=opens)
     return _assembled[key]
 
 
-def install(allow_unix_only: bool, mediate: bool, *, connect: bool = True) -> int | None:
+def install(
+    allow_unix_only: bool,
+    mediate: bool,
+    *,
+    connect: bool = True,
+    removals: bool = False,
+    opens: bool = False,
+) -> int | None:
     """Put the filter on this process and all it will start; it cannot be taken off.
 
     With `mediate` the answer is the listener's descriptor, closed on exec: whoever reads it must be another process,
     and from here on this one may not create a name before that process listens. OSError if the kernel refuses.
     """
-    bytecode = prepare(allow_unix_only, mediate, connect=connect)
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(
+    bytecode = prepare(allow_unix_only, mediate, connect=connect, removals=removals, opens=opens)
+    if library().prctl(
         _PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)
     ):
         raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
     filter_program = _Program(len(bytecode) // 8, bytecode)
     if not mediate:
-        _seccomp(library, 0, filter_program)
+        _seccomp(0, filter_program)
         return None
     try:
         # With this, a signal that does not kill the caller waits until its call is done, and the call is done once.
-        return _seccomp(library, _NEW_LISTENER | _WAIT_KILLABLE, filter_program)
+        return _seccomp(_NEW_LISTENER | _WAIT_KILLABLE, filter_program)
     except OSError as error:
         if error.errno != EINVAL:
             raise
-        return _seccomp(library, _NEW_LISTENER, filter_program)  # before Linux 5.19
+        return _seccomp(_NEW_LISTENER, filter_program)  # before Linux 5.19
 
 
-def _seccomp(library: ctypes.CDLL, flags: int, filter_program: _Program) -> int:
+def _seccomp(flags: int, filter_program: _Program) -> int:
     number = calls.number("seccomp")
-    answer = library.syscall(
+    answer = library().syscall(
         ctypes.c_long(number or -1),
         ctypes.c_long(_SET_MODE_FILTER),
         ctypes.c_long(flags),

@@ -1,28 +1,28 @@
-"""Pid 1 of a sandbox: builds the view, starts the command, waits for it, and takes everything along when it ends.
+"""Pid 1 of a sandbox: has a process ready for the command, waits for it, and takes everything along when it ends.
 
-It is made before its command is known: what all commands of a session share is ready when one comes. When pid 1
-ends, the kernel ends every process of its namespace, whatever it did to hide.
+It is made before its command is known, and so is the process that becomes the command, behind all its walls. What is left for
+the moment when a command comes is what only the command can tell. When pid 1 ends, the kernel ends every process of
+its namespace, whatever it did to hide.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 
 from . import child, landlock, mounts, namespaces, ports, supervise, tree
+from .answering import Answering
 from .creation import Mediator, lower_rights
 from .protocol import Launch, Report, receive
 from .session import Session
-
-MOST_NAMED = 100
-"""Refused names that are reported: a command that tries a million times has made its point."""
 
 MOST_PORTS = 1000
 
 
 def run(session: Session, orders: socket.socket, channel: socket.socket) -> None:
-    """Be pid 1. Never returns. `orders` brings the launch, `channel` leads to the supervisor."""
+    """Be pid 1. Never returns. `channel` leads to the supervisor, and so does `orders`: our mounts go out, the launch comes in."""
     try:
         namespaces.hide_from_children()
         session.template.join_shared()
@@ -30,27 +30,33 @@ def run(session: Session, orders: socket.socket, channel: socket.socket) -> None
         mounts.apply(session.own_steps)
         namespaces.bound_capabilities()
         wake = tree.Wake()
-        descriptors = receive(orders)
-        if descriptors is None:
-            os._exit(0)
-        launch = Launch.read(descriptors[0])
-        mounts.apply(launch.steps)
+        _hand_out_mounts(orders)
+        # What a preview writes to is mounted when the command comes, and the wall stands on what is mounted.
+        descriptors = receive(orders) if session.late else None
         if session.wall:
             # Before the fork: what is done on the command's behalf is held by the same wall.
             landlock.restrict(landlock.Spec(session.wall, tcp=True, abstract_sockets=True))
-        report = Report(descriptors[1])
-        if launch.proxied:
-            _lead_out(launch, report)
-        attention = tree.Attention(wake, [report.control, orders.fileno()])
-        _serve(session, launch, descriptors, channel, report, attention)
+        ready = _Ready(session, channel)
+        descriptors = descriptors or receive(orders)
+        if descriptors is None:
+            os._exit(0)
+        ready.serve(descriptors, orders, wake)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
-        channel.send(child.BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000])
+        with contextlib.suppress(OSError):  # closed once the command has its own words
+            channel.send(child.BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000])
         os._exit(1)
     os._exit(0)
 
 
-def _lead_out(launch: Launch, report: Report) -> None:
-    """Listen for the command, hand that out, and tell the command where."""
+def _hand_out_mounts(orders: socket.socket) -> None:
+    """The supervisor lays what is left to be laid: we may not, once our own wall stands."""
+    mine = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    socket.send_fds(orders, [b"+"], [mine])
+    os.close(mine)
+
+
+def _lead_out(report: Report) -> int:
+    """Listen for the command, hand that out; the port."""
     for port in range(ports.PORT, ports.PORT + MOST_PORTS):
         try:
             listening = ports.listen(port)
@@ -60,63 +66,45 @@ def _lead_out(launch: Launch, report: Report) -> None:
             raise
         with socket.socket(fileno=os.dup(report.control)) as control:
             ports.hand_out(control, b"ports\n", listening)
-        for name, text in launch.proxied.items():
-            launch.environment[name] = text.replace(str(ports.PORT), str(port))
-        return
+        return port
     raise RuntimeError("no port is left for the way to the network: too many commands run at once")
 
 
-def _serve(
-    session: Session,
-    launch: Launch,
-    descriptors: list[int],
-    channel: socket.socket,
-    report: Report,
-    attention: tree.Attention,
-) -> None:
-    here, there = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        here.close()
-        child.become(launch, session, descriptors[3:6], channel, there)
-    there.close()
-    channel.close()
-    for descriptor in (descriptors[0], *descriptors[2:]):
-        os.close(descriptor)
-    answering = _Answering(session, launch, here, report)
-    answering.join(attention)
-    supervise.watch_over(pid, launch.grace, report, attention, answering.openers)
+class _Ready(Answering):
+    """A process that becomes the command, and the mediator of its creating calls: made ahead of the command."""
 
-
-class _Answering:
-    """The mediator of the command's creating calls, and what is said of its work."""
-
-    def __init__(self, session: Session, launch: Launch, here: socket.socket, report: Report) -> None:
-        self.report = report
+    def __init__(self, session: Session, channel: socket.socket) -> None:
+        self.session = session
         self.told = 0
-        self.mediator: Mediator | None = None
-        # Whoever made the view could do more with files than the command may. Done while the command gets ready.
+        self.here, there = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.here.close()
+            child.become(session, channel, there)
+        there.close()
+        # Whoever made the view could do more with files than the command may. Done while the child gets ready.
         lower_rights()
-        with here:
-            _, found, _, _ = socket.recv_fds(here, 1, 1, socket.MSG_CMSG_CLOEXEC)
-        if found:
-            session.rules.own = frozenset(launch.own)
-            session.rules.anchor(mounts.above(launch.steps))
-            self.mediator = Mediator(found[0], session.rules, session.lock)
+        word, found, _, _ = socket.recv_fds(self.here, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        if not word:
+            os._exit(1)  # the child has said why
+        channel.close()
+        self.mediator = Mediator(found[0], session.rules, session.lock) if found else None
 
-    def join(self, attention: tree.Attention) -> None:
+    def serve(self, descriptors: list[int], orders: socket.socket, wake: tree.Wake) -> None:
+        """Have it run a command, and answer what that asks until all is over."""
+        launch = Launch.read(descriptors[0])
+        self.report = report = Report(descriptors[1])
+        port = _lead_out(report) if launch.proxied else 0
         if self.mediator is not None:
-            attention.answers[self.mediator.fileno()] = self.answer
-
-    def openers(self) -> set[int]:
-        return self.mediator.openers if self.mediator is not None else set()
-
-    def answer(self) -> None:
-        assert self.mediator is not None
-        self.mediator.handle_one()
-        while self.mediator.made:
-            made = self.mediator.made.pop()
-            self.report.say(f"made {made.device} {made.inode}")
-        for name in self.mediator.refused[self.told : MOST_NAMED]:
-            self.report.say(f"refused {name}")
-        self.told = len(self.mediator.refused)
+            self.mediator.adopt(launch.own)
+            self.session.rules.anchor(mounts.above(launch.steps))
+        with self.here, contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
+            child.send(self.here, [descriptors[0], *descriptors[3:6]], port)
+        for descriptor in (descriptors[0], *descriptors[2:]):
+            os.close(descriptor)
+        attention = tree.Attention(wake, [report.control, orders.fileno()])
+        self.join(attention)
+        supervise.watch_over(self.pid, launch.grace, report, attention, self.openers)
+        if not tree.has_children():
+            # Nobody else is in our namespace: there is no need to wait until the kernel has put the view away.
+            report.say("done")

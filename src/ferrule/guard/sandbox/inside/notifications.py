@@ -12,6 +12,7 @@ import struct
 from errno import EINTR, ENOENT
 
 from . import calls
+from .libc import library
 
 _RECEIVE, _SEND, _VALID, _ADD, _FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x40082104
 _SYNCHRONOUS = 1  # wake the caller on the processor that answers: half the latency of a question
@@ -109,9 +110,8 @@ class Listener:
 def _sizes() -> tuple[int, int]:
     """Bytes of a notification and of an answer on this kernel."""
     buffer = ctypes.create_string_buffer(6)
-    library = ctypes.CDLL(None, use_errno=True)
     number = calls.number("seccomp")
-    library.syscall(ctypes.c_long(number or -1), ctypes.c_long(_GET_SIZES), ctypes.c_long(0), buffer)
+    library().syscall(ctypes.c_long(number or -1), ctypes.c_long(_GET_SIZES), ctypes.c_long(0), buffer)
     notification, answer, _ = struct.unpack("=HHH", buffer.raw)
     return notification, answer
 

@@ -40,7 +40,7 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
         secret = request.check(place)
         request.still_waits()
         if handle >= 0:
-            return -EACCES if place.foreign else _open_existing(request, place, handle, flags)
+            return -EACCES if place.foreign else open_existing(request, place, handle, flags)
         if handle != -ENOENT:
             return handle
         request.ground.use_umask(request.caller.umask())
@@ -49,7 +49,7 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
             request.handles.keep(created)
             if secret is not None:
                 request.ground.note_made(os.fstat(created), secret)
-            return _give(request, created, flags)
+            return give(request, created, flags)
         if created != -EEXIST:
             return created
         # Somebody created it meanwhile: it is looked up again.
@@ -77,10 +77,14 @@ def _why_not(place: Place, flags: int) -> int:
     return found
 
 
-def _open_existing(request: Request, place: Place, handle: int, flags: int) -> int | None:
+def open_existing(request: Request, place: Place, handle: int, flags: int) -> int | None:
+    """Hand over what a handle holds, which is no folder."""
     if flags & os.O_EXCL:
         return -EEXIST
     status = os.fstat(handle)
+    instead = request.seen(place, handle, status, flags)
+    if instead is not None:
+        return give(request, reopen(request.handles.keep(instead), flags), flags)
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
         return -ELOOP
@@ -90,17 +94,17 @@ def _open_existing(request: Request, place: Place, handle: int, flags: int) -> i
         return _open_pipe(request, handle, flags)
     if kind == stat.S_IFCHR and status.st_rdev == _TERMINAL:
         handle = _own_terminal(request)
-    return _give(request, _reopen(handle, flags), flags)
+    return give(request, reopen(handle, flags), flags)
 
 
-def _reopen(handle: int, flags: int) -> int:
+def reopen(handle: int, flags: int) -> int:
     """Open what a handle holds. The terminal that this may be is to be the caller's, never ours."""
     flags = flags & ~(_CREATING | os.O_NOFOLLOW) | os.O_NOCTTY
     return file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, flags, 0)
 
 
-def _give(request: Request, descriptor: int, flags: int) -> int | None:
-    """Hand a file over, or the errno it failed with."""
+def give(request: Request, descriptor: int, flags: int) -> int | None:
+    """Hand a file over, or the errno that opening it failed with."""
     if descriptor < 0:
         return descriptor
     try:
@@ -124,13 +128,13 @@ def _open_pipe(request: Request, handle: int, flags: int) -> int | None:
     """A FIFO. Only where the caller would have to wait is there a fork."""
     access = flags & os.O_ACCMODE
     if flags & os.O_NONBLOCK or access == os.O_RDWR:
-        return _give(request, _reopen(handle, flags), flags)
+        return give(request, reopen(handle, flags), flags)
     if access == os.O_WRONLY:
-        found = _reopen(handle, flags | os.O_NONBLOCK)
+        found = reopen(handle, flags | os.O_NONBLOCK)
         if found >= 0:
             fcntl.fcntl(found, fcntl.F_SETFL, flags & (os.O_APPEND | os.O_DIRECT | os.O_NOATIME))
         if found != -ENXIO:
-            return _give(request, found, flags)
+            return give(request, found, flags)
     try:
         opener = os.fork()
     except OSError:

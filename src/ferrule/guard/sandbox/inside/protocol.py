@@ -8,7 +8,8 @@ a marshalled dictionary: marshal is part of the interpreter, and both ends are t
 Over the control socket come lines: `taken` (a supervisor has it), `started PID` (as seen from outside), `failed ERRNO`
 (the program cannot be executed), `broken WORDS` (the sandbox cannot be set up), `exited STATUS` (as of
 `os.waitstatus_to_exitcode`), `left NAME (PID)`, `alive NAME (PID)`, `refused NAME`, `made DEVICE INODE`, `ports`
-(with listening sockets), `done`. The byte `k` the other way, or the socket's end, means: end everything.
+(with listening sockets), `done`, which may come before `started`: one process tells of the beginning, another of
+the end. The byte `k` the other way, or the socket's end, means: end everything.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ class Launch:
     The others are for sandboxes with a view: `steps` (see `mounts`) finish it, `folder` is where to start as the
     view has it, `inode` its device and number (None: not to be compared), `own` files that commands of the session
     created under secret names, `proxied` more of the environment, in which `ports.PORT` stands for the port of the
-    way to the network.
+    way to the network. `wrapper` are words that build the view and start an interpreter in it (bubblewrap's), and
+    `program_folder` is where that finds this package.
     """
 
-    __slots__ = ("argv", "environment", "folder", "grace", "inode", "own", "program", "proxied", "steps")
+    __slots__ = (
+        "argv", "environment", "folder", "grace", "inode", "own", "program", "program_folder", "proxied", "steps", "wrapper",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -46,6 +50,8 @@ class Launch:
         inode: tuple[int, int] | None = None,
         own: list[tuple[int, int]] | None = None,
         proxied: dict[str, str] | None = None,
+        wrapper: list[str] | None = None,
+        program_folder: str = "",
     ) -> None:
         self.argv = argv
         self.program = program
@@ -56,6 +62,8 @@ class Launch:
         self.inode = inode
         self.own = own or []
         self.proxied = proxied or {}
+        self.wrapper = wrapper or []
+        self.program_folder = program_folder
 
     def encode(self) -> bytes:
         """As the bytes of a record."""

@@ -49,6 +49,7 @@ def _rename(
     request.still_waits()
     moves: list[_Move] = []
     if source.plain and target.plain:
+        request.ground.covers.touch(status)
         moves.append(_Move(request, source, target, status))
         if flags & _EXCHANGE:
             moves.append(_Move(request, target, source, _status(target)))
@@ -68,6 +69,8 @@ class _Move:
     def __init__(self, request: Request, source: Place, target: Place, status: os.stat_result | None) -> None:
         self.request = request
         self.source = source
+        for place in (source, target):
+            request.ground.covers.enter(place.path, place.plain)
         self.old, self.new = request.name_of(source), request.name_of(target)
         self.status = status
 

@@ -11,6 +11,7 @@ from errno import EACCES
 
 from . import file_calls
 from .callers import Caller, Gone, Memory, Refusal
+from .covers import Covers
 from .naming import FREE, REFUSED, SECRET, Rules
 from .notifications import Asked, Listener
 from .resolving import Handles, Place, Resolver
@@ -40,6 +41,7 @@ class Ground:
     def __init__(self, listener: Listener, rules: Rules, lock: int | None) -> None:
         self.listener = listener
         self.rules = rules
+        self.covers = Covers()
         self.memory = Memory()
         self.resolver = Resolver(rules.usual)
         self.refused: list[str] = []
@@ -101,7 +103,10 @@ class Request:
         return self._texts[index]
 
     def place(self, base: int, path: bytes) -> Place:
-        return self.ground.resolver.place(self.caller, base, path, self.handles)
+        path = self.ground.covers.instead(path)
+        found = self.ground.resolver.place(self.caller, base, path, self.handles)
+        self.ground.covers.enter(found.path, change=False)
+        return found
 
     def still_waits(self) -> None:
         """Gone if the caller was killed: then what was read may not be its own. Asked last before anything happens."""
@@ -117,6 +122,7 @@ class Request:
 
     def check(self, place: Place, *, folder: bool = False) -> str | None:
         """The name if creating it is to be reported as `made`. Refusal if the rules forbid it."""
+        self.ground.covers.enter(place.path, place.plain)
         name = self.name_of(place)
         if name is None:
             return None
@@ -138,6 +144,16 @@ class Request:
         if found >= 0:
             os.close(found)
         return found >= 0
+
+    def seen(self, place: Place, handle: int, status: os.stat_result, flags: int) -> int | None:
+        """As `Covers.seen`, also of a file that was named by one of the caller's descriptors (`/proc/self/fd/7`)."""
+        folder, name = place.path, place.plain
+        if place.on_proc and self.ground.covers:
+            try:
+                folder, _, name = self.ground.resolver.where(handle).rpartition(b"/")
+            except Refusal:
+                return None  # a pipe, a socket: it lies nowhere
+        return self.ground.covers.seen(folder or b"/", name, status, flags)
 
     def is_own(self, status: os.stat_result) -> bool:
         return (status.st_dev, status.st_ino) in self.ground.own

@@ -22,6 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .session import Session
 
+MOMENT = 0.003
+"""Seconds after which the next supervisor is made: until then the command that took the last one starts undisturbed."""
+
 FAREWELL = 15.0
 """Seconds that supervisors have at the end. Longer than any grace we are given by default, and its killing."""
 
@@ -63,6 +66,10 @@ def _read_session(number: int) -> Session | None:
     session = Session.read(number)
     os.close(number)
     session.prepare()
+    if session.way != "namespaces":
+        from . import beside
+
+        beside.prepare(session)
     return session
 
 
@@ -77,10 +84,12 @@ class _Server:
 
     def serve(self) -> None:
         watched = [self.wake.reader, self.server.fileno(), *self.owner]
+        self.spare = self._fork()
         while True:
-            if self.spare is None:
+            ready, _, _ = select.select(watched, [], [], MOMENT if self.spare is None else None)
+            if not ready:
                 self.spare = self._fork()
-            ready, _, _ = select.select(watched, [], [])
+                continue
             self._reap()
             if any(one in ready for one in self.owner):
                 break
@@ -139,9 +148,7 @@ class _Server:
             if self.session is None:
                 _supervise_plain(channel, wake, self.owner)
             else:
-                from .confined import supervise_confined
-
-                supervise_confined(self.session, channel, wake, self.owner)
+                _supervise_held(self.session, channel, wake, self.owner)
             status = 0
         finally:
             # Without the interpreter's own farewell: who waits for the end of the socket then waits for us briefly.
@@ -182,6 +189,17 @@ class _Server:
             self._reap()
         if self.session is not None:
             groups.leave(self.session.groups)
+
+
+def _supervise_held(session: Session, channel: socket.socket, wake: tree.Wake, owner: list[int]) -> None:
+    """For a command of a sandbox, by whatever holds it."""
+    if session.way == "bubblewrap":
+        from .wrapped import supervise_wrapped as supervise_it
+    elif session.way == "landlock":
+        from .alone import supervise_alone as supervise_it
+    else:
+        from .confined import supervise_confined as supervise_it
+    supervise_it(session, channel, wake, owner)
 
 
 def _supervise_plain(channel: socket.socket, wake: tree.Wake, owner: list[int]) -> None:

@@ -6,7 +6,7 @@ import marshal
 import os
 import socket
 
-from . import filter, groups, template
+from . import creation, filter, groups, template
 from .naming import Rules
 from .protocol import contents
 
@@ -21,10 +21,19 @@ class Session:
     """`user`: make a user namespace. `view`: a folder that the view is built over. `steps`: what it is made of; `own_steps`: what each command adds.
 
     `limits` as of `namespaces.limit`. `groups`: control groups to be in (`groups.Group`). `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which names are
-    guarded, the workspace first. `wall`: what Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls are.
+    guarded, the workspace first. `wall`: what Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls are. `late`: a command's steps
+    change what the wall stands on.
+    `way`: `namespaces`, or who else holds commands (`bubblewrap`, `landlock`). `held`: what steps call the folder of what is laid over
+    names, and where that is, for who lays nothing; `own_folders` are what commands may write besides the roots there, the
+    last in place of /dev/shm.
     """
 
-    _fields = ("filtered", "groups", "limits", "names", "own_steps", "roots", "steps", "user", "view", "wall")
+    _fields = (
+        "filtered", "groups", "held", "late", "limits", "names", "own_folders", "own_steps", "roots", "steps", "user", "view",
+        "wall", "way",
+    )  # fmt: skip
+    record: int
+    """A descriptor of this as a record, for a process that is started and not forked."""
     rules: Rules
     lock: int
     template: template.Template
@@ -42,7 +51,14 @@ class Session:
         roots: tuple[str, ...],
         wall: tuple[Granted, ...] = (),
         filtered: bool = True,
+        late: bool = False,
+        way: str = "namespaces",
+        held: tuple[str, str] = ("", ""),
+        own_folders: tuple[str, ...] = (),
     ) -> None:
+        self.own_folders = own_folders
+        self.way = way
+        self.held = held
         self.user = user
         self.view = view
         self.steps = steps
@@ -53,6 +69,7 @@ class Session:
         self.roots = roots
         self.wall = wall
         self.filtered = filtered
+        self.late = late
 
     def encode(self) -> bytes:
         """As the bytes of a record."""
@@ -63,26 +80,34 @@ class Session:
         """From the record behind a descriptor, which stays open."""
         return cls(**marshal.loads(contents(descriptor)))
 
+    def name_rules(self) -> None:
+        """The rules of names, ready to be asked."""
+        self.rules = Rules(self.roots, *self.names)
+
     def prepare(self) -> None:
         """What is the same for all commands and costs time: done before anything is forked."""
-        self.rules = Rules(self.roots, *self.names)
+        self.name_rules()
         # Shared by the mediators of all commands: a folder is not moved while another command adds to it.
         self.lock = os.memfd_create("ferrule", os.MFD_CLOEXEC)
-        if self.filtered:
-            filter.prepare(False, True)
-
         try:
             groups.enter(self.groups)
+            if self.way != "namespaces":
+                self.record = os.memfd_create("ferrule", os.MFD_CLOEXEC)
+                os.write(self.record, self.encode())
+                return
+            if self.filtered:
+                filter.prepare(False, True)
+                creation.creating_calls()
             self.template = template.make(self.user, self.view, self.steps)
         except OSError as error:
             # Every command is told, in place of being run.
             self.problem = str(error)
 
     def confine(self, listener: socket.socket) -> None:
-        """Filter the calls of this process, and send the filter's descriptor to pid 1. No file can be made then."""
-        if self.filtered:
-            descriptor = filter.install(False, True)
-            if descriptor is not None:
-                socket.send_fds(listener, [b"+"], [descriptor])
-                os.close(descriptor)
-        listener.close()
+        """Filter the calls of this process, and send pid 1 the filter's descriptor, or word that there is none."""
+        descriptor = filter.install(False, True) if self.filtered else None
+        if descriptor is None:
+            listener.send(b"-")
+            return
+        socket.send_fds(listener, [b"+"], [descriptor])
+        os.close(descriptor)

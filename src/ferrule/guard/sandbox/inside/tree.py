@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-STUBBORN = 3.0
+STUBBORN = 10.0
 """Seconds of killing after which what is alive is reported as such."""
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

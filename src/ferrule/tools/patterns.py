@@ -1,4 +1,4 @@
-"""Patterns that cannot be made to hang: globs and regular expressions whose time is linear in the text.
+"""Regular expressions and globs that cannot be made to hang: whatever the text, their time is linear in it.
 
 Python's `re` backtracks: a pattern like `(a+)+$` and thirty letters would hold up a run for minutes. The expressions here
 are Rust's (`jsonschema_rs` carries the engine): no look-around and no back-references, so no such text exists.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 LONGEST_PATTERN = 2000
-_SIZE = 1 << 20
+SIZE = 1 << 20
 """Bytes of a compiled expression; `a{1000}{1000}` is refused."""
 
 
@@ -23,7 +23,7 @@ def compile_regex(pattern: str) -> Callable[[str], bool]:
     if len(pattern) > LONGEST_PATTERN:
         raise ValueError(f"an expression of {len(pattern)} characters, the bound is {LONGEST_PATTERN}")
     try:
-        bounds = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_SIZE)
+        bounds = jsonschema_rs.RegexOptions(size_limit=SIZE, dfa_size_limit=SIZE)
         # A plain string schema: `pattern` is a search, not anchored.
         found = jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=bounds)
     except (ValueError, jsonschema_rs.ValidationError) as error:

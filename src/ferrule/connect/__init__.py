@@ -1,0 +1,1 @@
+"""Tools from elsewhere: servers that other people wrote, reached by a protocol."""

@@ -1,0 +1,273 @@
+"""Work that goes on after its call was answered: a task has an id, is polled, waited for, ended.
+
+    tasks = background(context)
+    task_id = tasks.start(work, name="deploy", tell=context.tell)      # answered at once: {"task_id": task_id, "status": "running"}
+
+A task belongs to one session and ends with it at the latest; one of a run (`of_run`) ends with the run. The model hears of its end
+through `tell`, unless a call waits for it. `TASK_TOOLS` are the tools for a model that started some.
+
+The journal says when a task began and how it ended, so one without an end is known to be unknown (`standings`), and nobody
+takes it for one that runs. An id says which session it is of: asked about a task that this process does not know, a session answers
+`unknown` for an id of its own and `not_found` for any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated, Any
+from uuid import uuid4
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.events import Event, Noticed
+from ferrule.core.identity import Identity
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import make
+from ferrule.tools.definition import Tool
+
+from .bounds import bound
+
+MOST_RUNNING = 16
+MOST_KEPT = 200
+"""Finished tasks whose outcome can still be read; the oldest go first."""
+RESULT_BYTES = 48 * 1024
+"""Of one task's value, so that an answer about it is not cut."""
+LONGEST_WAIT = 600_000
+"""Milliseconds."""
+TOPIC = "task"
+_MEMORY = "engine.background"
+_NOTE = re.compile(r"(task_[0-9a-f]{20}) \(`[^`]*`\) (started|done|failed|cancelled)\b")
+_LOST = (
+    "what came of it is not known: the process that ran it has ended, or it was long ago; what it did until then stands, "
+    "so check before doing it again"
+)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One task. `outcome` is what came of it, in the words of `Background.shown`."""
+
+    name: str
+    of_run: bool
+    status: str = "running"
+    result: Any = None
+    notes: tuple[str, ...] = ()
+    error_type: str = ""
+    error: str = ""
+    task: asyncio.Task[None] | None = None
+    awaited: int = 0
+    """Calls that wait for it: who gets an answer needs no notice."""
+
+
+class Background:
+    """The tasks of a session. To be used on the loop that its run goes on. `note` writes into the journal."""
+
+    def __init__(self, owner: Identity, note: Callable[[str, str], None] = lambda topic, text: None) -> None:
+        self._owner = f"{owner.tenant}\0{owner.user}\0{owner.session}\0"
+        self._note = note
+        self._kept: dict[str, _Kept] = {}
+        self.closing = False
+        """Whether somebody sees to it that this is closed with the session."""
+
+    def start(
+        self,
+        work: Callable[[], Awaitable[Any]],
+        *,
+        name: str,
+        tell: Callable[[str], None] = lambda text: None,
+        of_run: bool = False,
+    ) -> str:
+        """Begin; the task's id. `tell` hears of its end. Raises ToolFailed (`limit`) while too many run."""
+        running = sum(kept.status == "running" for kept in self._kept.values())
+        if running >= MOST_RUNNING:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"`{name}` was not started: {running} tasks run; wait for one with `task_await`",
+            )
+        chance = uuid4().hex[:12]
+        task_id = f"task_{chance}{self._check(chance)}"
+        kept = self._kept[task_id] = _Kept(name, of_run)
+        self._note(TOPIC, f"{task_id} (`{name}`) started")
+        kept.task = asyncio.create_task(self._work(task_id, kept, work, tell))
+        self._drop_old()
+        return task_id
+
+    async def _work(
+        self, task_id: str, kept: _Kept, work: Callable[[], Awaitable[Any]], tell: Callable[[str], None]
+    ) -> None:
+        try:
+            found = bound(await work(), RESULT_BYTES)
+            kept.result, kept.notes, kept.status = found.data, found.notes, "done"
+        except asyncio.CancelledError:
+            self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
+            raise
+        except ToolFailed as error:
+            self._ended(task_id, kept, "failed", error.error_type, error.message)
+        except Exception as error:  # noqa: BLE001  boundary: whatever a task raises is its outcome
+            said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
+            self._ended(task_id, kept, "failed", ErrorType.INTERNAL_ERROR, said)
+        else:
+            self._ended(task_id, kept, "done")
+        if not kept.awaited:
+            tell(f"{task_id} (`{kept.name}`) is {kept.status}; `task_await` gives what came of it")
+
+    def _ended(self, task_id: str, kept: _Kept, status: str, error_type: str = "", error: str = "") -> None:
+        kept.status, kept.error_type, kept.error = status, error_type, error
+        self._note(TOPIC, f"{task_id} (`{kept.name}`) {status}" + (f": {error[:500]}" if error else ""))
+
+    def shown(self, task_id: str) -> dict[str, Any]:
+        """`{task_id, name, status}`, with `result` if it is done (and `notes` if that was cut), `error_type` and `error` if it
+        failed or was cancelled; `{task_id, status, error}` if it is unknown. Raises ToolFailed (`not_found`).
+        """
+        kept = self._find(task_id)
+        if kept is None:
+            return {"task_id": task_id, "status": "unknown", "error": _LOST}
+        found: dict[str, Any] = {"task_id": task_id, "name": kept.name, "status": kept.status}
+        if kept.status == "done":
+            found["result"] = kept.result
+            if kept.notes:
+                found["notes"] = list(kept.notes)
+        elif kept.status != "running":
+            found |= {"error_type": str(kept.error_type), "error": kept.error}
+        return found
+
+    async def wait(self, task_id: str, seconds: float) -> dict[str, Any]:
+        """`shown`, once it has ended or after this time. Raises ToolFailed (`not_found`)."""
+        kept = self._find(task_id)
+        if kept is not None and kept.task is not None and not kept.task.done() and _here(kept.task):
+            kept.awaited += 1
+            try:
+                await asyncio.wait([kept.task], timeout=seconds)
+            finally:
+                kept.awaited -= 1
+        return self.shown(task_id)
+
+    async def end(self, task_id: str) -> dict[str, Any]:
+        """Stop it, if it runs, and say how it stands. Raises ToolFailed (`not_found`)."""
+        kept = self._find(task_id)
+        if kept is not None:
+            await self._stop({task_id: kept})
+        return self.shown(task_id)
+
+    async def end_run(self) -> None:
+        """Stop what belongs to the run that ends."""
+        await self._stop({task_id: kept for task_id, kept in self._kept.items() if kept.of_run})
+
+    async def close(self) -> None:
+        """Stop everything."""
+        self.closing = False
+        await self._stop(dict(self._kept))
+
+    async def _stop(self, some: dict[str, _Kept]) -> None:
+        running: list[asyncio.Task[None]] = []
+        for kept in some.values():
+            if kept.task is None or kept.task.done():
+                continue
+            if _here(kept.task):
+                running.append(kept.task)
+                kept.task.cancel()
+            elif not (loop := kept.task.get_loop()).is_closed():
+                loop.call_soon_threadsafe(kept.task.cancel)
+        if running:
+            await asyncio.wait(running)
+        for task_id, kept in some.items():
+            if kept.status == "running":  # Cancelled before its first step: it could not say so itself.
+                self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
+
+    def _check(self, chance: str) -> str:
+        """What tells ids of this session from any others. No secret: it keeps nobody from anything."""
+        return sha256(f"{self._owner}{chance}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+    def _find(self, task_id: str) -> _Kept | None:
+        """A task; None for one of this session that is not known any more. Raises ToolFailed (`not_found`)."""
+        kept = self._kept.get(task_id)
+        if kept is None and not self._ours(task_id):
+            known = ", ".join(list(self._kept)[-8:])
+            raise ToolFailed(
+                ErrorType.NOT_FOUND, f"there is no task `{task_id[:100]}`; there are: {known or 'none'}"
+            )
+        return kept
+
+    def _ours(self, task_id: str) -> bool:
+        chance, check = task_id[5:17], task_id[17:]
+        return task_id.startswith("task_") and len(chance) == 12 and self._check(chance) == check
+
+    def _drop_old(self) -> None:
+        finished = [task_id for task_id, kept in self._kept.items() if kept.status != "running"]
+        for task_id in finished[: max(0, len(finished) - MOST_KEPT)]:
+            del self._kept[task_id]
+
+
+def _here(task: asyncio.Task[None]) -> bool:
+    """Whether it goes on where we are: on another loop it can neither be waited for nor touched."""
+    return task.get_loop() is asyncio.get_running_loop()
+
+
+def background(context: Context) -> Background:
+    """The tasks of this session, made with the first of them."""
+    tasks = context.memory.get(_MEMORY)
+    if tasks is None:
+        tasks = context.memory[_MEMORY] = Background(context.identity, context.note)
+    if not tasks.closing:
+        tasks.closing = True
+        context.on_close(tasks.close)
+    return tasks
+
+
+def background_of(memory: dict[str, Any]) -> Background | None:
+    """The tasks in a session's memory, if it has any."""
+    return memory.get(_MEMORY)
+
+
+def standings(events: Iterable[Event]) -> dict[str, str]:
+    """How the tasks of a journal stand, by id: `done`, `failed`, `cancelled`, or `unknown` for those without an end.
+
+    Of a session that another process is driving, those may be running.
+    """
+    found: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, Noticed) and event.topic == TOPIC and (said := _NOTE.match(event.text)):
+            found[said[1]] = "unknown" if said[2] == "started" else said[2]
+    return found
+
+
+# ---- tools
+
+
+async def task_poll(
+    task_id: Annotated[str, "The id that starting the task gave."], context: Context
+) -> dict[str, Any]:
+    """Say how a background task stands, without waiting: running, done (with its result), failed or cancelled."""
+    return background(context).shown(task_id)
+
+
+async def task_await(
+    task_id: Annotated[str, "The id that starting the task gave."],
+    context: Context,
+    timeout_ms: Annotated[int, "Milliseconds to wait at the most, up to 600000."] = 60_000,
+) -> dict[str, Any]:
+    """Wait for a background task and give its result; after the time is over, say how it stands."""
+    if not 0 <= timeout_ms <= LONGEST_WAIT:
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"`timeout_ms` must be from 0 to {LONGEST_WAIT}, found {timeout_ms}"
+        )
+    return await background(context).wait(task_id, timeout_ms / 1000)
+
+
+async def task_cancel(
+    task_id: Annotated[str, "The id that starting the task gave."], context: Context
+) -> dict[str, Any]:
+    """Stop a background task. What it did so far stands."""
+    return await background(context).end(task_id)
+
+
+TASK_TOOLS: tuple[Tool, ...] = (
+    make(task_poll, side_effect="none", polls=True),
+    make(task_await, side_effect="none", polls=True, timeout=LONGEST_WAIT / 1000 + 10),
+    make(task_cancel, side_effect="none", idempotent=True),
+)
+"""For a catalog in which something may start tasks."""

@@ -1,0 +1,22 @@
+"""What a run may use, for handlers that list it: names only, as its rights are at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """A session's. `context.resource(Usable)` finds it."""
+
+    dispatcher: Callable[[], Dispatcher]
+
+    def names(self) -> list[str]:
+        """Full names, sorted; without tools that are denied, need a scope that is not held, or are for other tools only."""
+        dispatcher = self.dispatcher()
+        return sorted(tool.full_name for tool in dispatcher.catalog if dispatcher.usable(tool))

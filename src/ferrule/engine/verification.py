@@ -1,0 +1,80 @@
+"""Checking what an agent did: with a command or a tool of the session that delegated, through its pipeline and gate.
+
+    "pytest -q"                                       a command, run by `run_command`
+    "run_tests"                                       a tool that takes no arguments
+    {"tool": "run_tests", "arguments": {"quick": true}}
+
+The work passes if the call succeeds and its value does not say no: not `false`, no `ok`, `passed` or `success` that is false, no exit
+code but 0. A check that may not or cannot be made is an error, never a yes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ferrule.core.calls import ErrorType, Result, compact
+from ferrule.core.errors import ToolFailed
+from ferrule.tools.catalog import Catalog
+
+Check = str | Mapping[str, Any]
+Call = Callable[[str, dict[str, Any]], Awaitable[Result]]
+"""Runs a tool through the pipeline."""
+
+COMMAND_TOOL = "run_command"
+LONGEST_REPORT = 4000
+"""Characters."""
+_STATUS = re.compile(r"^\[exit status (?:(-?\d+)|unknown)\]$|^\[ended by ", re.MULTILINE)
+_SAYS_NO = ("ok", "passed", "success")
+_NOT_MADE = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the work passed, and what the check said."""
+
+    passed: bool
+    report: str
+
+
+def planned(check: Check, catalog: Catalog) -> tuple[str, dict[str, Any]]:
+    """Tool and arguments of a check. Raises ToolFailed (`validation_failed`) if this session cannot make it."""
+    if isinstance(check, str):
+        tool, arguments = (
+            (check, dict[str, Any]()) if check in catalog else (COMMAND_TOOL, {"command": check})
+        )
+    else:
+        tool, arguments = check.get("tool"), check.get("arguments", {})
+        if not isinstance(tool, str) or not isinstance(arguments, dict) or set(check) - {"tool", "arguments"}:
+            raise _cannot(f"found {compact(dict(check))[:200]}; a check is {{tool, arguments}} or a command")
+    if catalog.get(tool) is None:
+        raise _cannot(f"there is no tool `{tool}` in this session")
+    return tool, cast("dict[str, Any]", arguments)
+
+
+async def verify(check: Check, catalog: Catalog, call: Call) -> Verdict:
+    """Make the check. Raises ToolFailed where it cannot be made."""
+    tool, arguments = planned(check, catalog)
+    result = await call(tool, arguments)
+    if result.error_type in _NOT_MADE:
+        raise ToolFailed(result.error_type, f"the work could not be checked: {result.error_message}")
+    if not result.success:
+        return Verdict(False, (result.error_message or "")[:LONGEST_REPORT])
+    text = result.data if isinstance(result.data, str) else compact(result.data)
+    return Verdict(not _says_no(result.data), text[-LONGEST_REPORT:])
+
+
+def _says_no(value: Any) -> bool:
+    if value is False:
+        return True
+    if isinstance(value, dict):
+        record = cast("dict[str, Any]", value)
+        return any(record.get(key) is False for key in _SAYS_NO) or record.get("exit_code") not in (None, 0)
+    found = list(_STATUS.finditer(value)) if isinstance(value, str) else []
+    return bool(found) and found[-1][1] != "0"
+
+
+def _cannot(why: str) -> ToolFailed:
+    return ToolFailed(ErrorType.VALIDATION_FAILED, f"the work could not be checked: {why}")

@@ -1,0 +1,1 @@
+"""Agents from files: Markdown whose front matter says what one may use, and whose text is its instructions."""

@@ -1,0 +1,122 @@
+"""`parallel.*`: calls of other tools beside the script that makes them.
+
+    first = parallel.launch("read_file", {"path": "a.txt"})                "async_tool_1"
+    parallel.launch("grade", {"id": first}, depends_on=[first])
+    parallel.wait_all()                                                   [{id, tool, ok, result, …}, …]
+
+An outcome is `{id, tool, ok, is_error, result, error, error_type, partial}`. A call whose dependency failed is not made and fails
+too. `wait_any` gives the first that is done and lets the others go on; `race` stops the others. Every call passes the gate;
+what is still going when the script ends is stopped. Not protected: calls that go side by side may write the same file; the
+one that must come later says so with `depends_on`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.errors import ToolFailed
+
+from .scope import Launched, Scope, invalid
+
+MOST = 1_000
+"""Calls that one script launches at the most."""
+
+
+async def launch(
+    scope: Scope, tool: str, args: Mapping[str, Any] | None = None, depends_on: Sequence[str] = ()
+) -> str:
+    if not isinstance(tool, str) or not isinstance(args or {}, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+        raise invalid("`parallel.launch` takes the name of a tool and a dictionary of arguments")
+    if len(scope.launched) >= MOST:
+        raise ToolFailed(ErrorType.LIMIT, f"`parallel.launch`: at most {MOST} calls of one script")
+    before = _named(scope, [depends_on] if isinstance(depends_on, str) else depends_on)
+    name = f"async_tool_{len(scope.launched) + 1}"
+    task = asyncio.create_task(_made(scope, Call(name, tool), args or {}, before))
+    scope.launched[name] = Launched(name, tool, task)
+    return name
+
+
+async def _made(scope: Scope, call: Call, arguments: Mapping[str, Any], before: Sequence[Launched]) -> Result:
+    """The result of a launched call. Raises nothing but its own cancellation."""
+    if before:
+        await asyncio.wait([one.task for one in before])
+    for one in before:
+        if one.task.cancelled() or not one.task.result().success:
+            return Result.error(call, ErrorType.CANCELLED, f"not made: {one.id} (`{one.tool}`) failed")
+    async with scope.places:
+        try:
+            return await scope.result(call.tool, arguments)
+        except ToolFailed as error:
+            return Result.error(call, error.error_type, error.message)
+
+
+async def wait_all(scope: Scope, ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    chosen = _named(scope, ids)
+    if chosen:
+        await asyncio.wait([one.task for one in chosen])
+    return [one.outcome() for one in chosen]
+
+
+async def wait_any(scope: Scope, ids: Sequence[str] | None = None) -> dict[str, Any]:
+    return (await _first(_some(scope, ids, "wait_any"))).outcome()
+
+
+async def race(scope: Scope, ids: Sequence[str] | None = None) -> dict[str, Any]:
+    chosen = _some(scope, ids, "race")
+    first = await _first(chosen)
+    await _stop(one for one in chosen if one is not first)
+    return first.outcome()
+
+
+async def end(scope: Scope) -> None:
+    """Stop what a script has left going."""
+    await _stop(scope.launched.values())
+    for one in scope.launched.values():
+        if not one.task.cancelled():
+            one.task.exception()  # Nobody may have waited for it: what went wrong then is nobody's any more.
+
+
+async def _first(chosen: Sequence[Launched]) -> Launched:
+    await asyncio.wait([one.task for one in chosen], return_when=asyncio.FIRST_COMPLETED)
+    return next(one for one in chosen if one.task.done())
+
+
+async def _stop(launched: Iterable[Launched]) -> None:
+    going = [one.task for one in launched if not one.task.done()]
+    for task in going:
+        task.cancel()
+    if going:
+        await asyncio.wait(going)
+
+
+def _named(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
+    """The calls with these ids; all that there are if none are named. Raises ToolFailed for one that there is not."""
+    if ids is None:
+        return [one for one in scope.launched.values() if not one.task.cancelled()]
+    found: list[Launched] = []
+    for name in [ids] if isinstance(ids, str) else ids:
+        launched = scope.launched.get(name)
+        if launched is None:
+            raise ToolFailed(ErrorType.NOT_FOUND, f"`parallel`: there is no call `{name}` in this script")
+        if launched.task.cancelled():
+            raise ToolFailed(ErrorType.CANCELLED, f"`parallel`: {name} was stopped, as it lost a race")
+        found.append(launched)
+    return found
+
+
+def _some(scope: Scope, ids: Sequence[str] | None, what: str) -> list[Launched]:
+    chosen = _named(scope, ids)
+    if not chosen:
+        raise invalid(f"`parallel.{what}`: nothing was launched")
+    return chosen
+
+
+FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "parallel.launch": launch,
+    "parallel.wait_all": wait_all,
+    "parallel.wait_any": wait_any,
+    "parallel.race": race,
+}

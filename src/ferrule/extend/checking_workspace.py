@@ -1,0 +1,168 @@
+"""Everything that a workspace brings, checked at once: settings and rules, tools, bundles, hooks, servers, agents, skills.
+
+It is read as a person's trust would let it take effect, whether they trust it or not, since nothing of it takes effect here. Each file
+is checked for itself, so that one that cannot be read hides no other; then all together, for names that are defined twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ferrule.core.errors import ConfigError
+from ferrule.guard.rules import Rule, RuleSet
+from ferrule.store.settings import PROJECT_FILE, load_settings
+from ferrule.store.settings_merge import Merged
+from ferrule.store.settings_values import read_tree
+from ferrule.store.trust import Snapshot, Trust
+from ferrule.store.yaml_tree import Node, parse_yaml
+
+from .checking import Problem, problem, problems_of
+from .checking_files import SERVERS, check_file, holds_artifacts, tools_of
+from .checking_others import check_agents, check_skills
+from .sources import load
+from .starlark.pool import Pool
+from .tool_file import ToolFile
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was looked at, and what is wrong with it, in the order of the files. `tools` are those that can be read."""
+
+    files: tuple[str, ...] = ()
+    problems: list[Problem] = field(default_factory=list[Problem])
+    tools: list[ToolFile] = field(default_factory=list[ToolFile])
+
+
+class AsIfTrusted(Trust):
+    """Looks at a workspace as if a person had said yes to it. For reading only: what it gives must not take effect."""
+
+    def look(self, workspace: str | Path) -> Snapshot:
+        """What is there; `trusted` unless there is nothing."""
+        seen = super().look(workspace)
+        return seen if seen.state == "absent" else replace(seen, state="trusted")
+
+
+async def check_workspace(
+    workspace: str | Path,
+    *,
+    shipped: Iterable[str] = (),
+    pool: Pool | None = None,
+) -> Checked:
+    """Check all that `workspace` brings. `shipped` are the names of the tools there are besides. Raises ConfigError only
+    where nothing can be read at all."""
+    seen = AsIfTrusted().look(workspace)
+    checked = Checked(tuple(sorted(seen.files)))
+    found = checked.problems
+    rules: list[Rule] = []
+    found += _settings(seen, rules)
+    hosts = hosts_of_person()
+    for name, data in sorted(seen.files.items()):
+        if holds_artifacts(name) or name == SERVERS:
+            found += await check_file(name, data, hosts=hosts, pool=pool)
+            checked.tools += tools_of(name, data)
+    found += _together(seen.files, found)
+    names = (*shipped, *(tool.name for tool in checked.tools))
+    found += _lint(seen, rules, names)
+    found += check_agents(seen, names)
+    found += check_skills(seen)
+    found += [
+        problem(name, "it is a link, and links are not followed", level="warning")
+        for name in sorted(seen.links)
+    ]
+    found.sort(key=lambda one: (one.file, one.line, one.column))
+    return checked
+
+
+def _together(files: Mapping[str, bytes], found: list[Problem]) -> list[Problem]:
+    """What is wrong with files beside each other: names that are defined twice, bundles that are missing, what shadows what."""
+    try:
+        shadowed = load(files).shadowed
+    except ConfigError as error:
+        # Each file was looked at for itself, and what is wrong with it was said.
+        known = {one.message for one in found}
+        lines = [problem(_first(line, files), line) for line in error.detail.splitlines()]
+        return [one for one in lines if one.message not in known]
+    return [problem(one.file, str(one), level="warning") for one in shadowed]
+
+
+def _first(line: str, files: Mapping[str, bytes]) -> str:
+    return next((name for name in sorted(files) if name in line), "")
+
+
+# ---- settings
+
+
+def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
+    """Every key of the repository's settings for itself, as a repository may set it; its rules go into `rules`."""
+    data = seen.files.get(PROJECT_FILE)
+    if data is None:
+        return
+    try:
+        tree = parse_yaml(data, PROJECT_FILE)
+    except ConfigError as error:
+        yield from problems_of(error, PROJECT_FILE)
+        return
+    for single in _singly(tree):
+        merged = Merged()
+        try:
+            merged.add("project", read_tree(single), root=seen.workspace)
+        except ConfigError as error:
+            yield from problems_of(error, PROJECT_FILE)
+        rules += merged.rules
+        for notice in merged.notices:
+            yield problem(PROJECT_FILE, notice, level="warning")
+
+
+def _singly(tree: Node) -> Iterator[Node]:
+    """The tree with one key only, for each key of it, and of its groups."""
+    if tree.pairs is None:
+        yield tree
+        return
+    for name, (key, value) in tree.pairs.items():
+        for single in _singly(value) if value.pairs else (value,):
+            yield replace(tree, value={name: (key, single)})
+
+
+def hosts_of_person() -> tuple[str, ...]:
+    """Hosts that web hooks may ask: the person's own setting, whatever else is wrong."""
+    try:
+        return tuple(load_settings(trust=_Nothing())["hooks.hosts"])
+    except ConfigError:
+        return ()
+
+
+class _Nothing(Trust):
+    """A workspace without configuration of its own."""
+
+    def look(self, workspace: str | Path) -> Snapshot:
+        return Snapshot(str(workspace), "absent", "")
+
+
+def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[Problem]:
+    """Rules of the repository that can never match, never decide or say nothing new, beside those of the person."""
+    try:
+        own = load_settings(workspace=seen.workspace, trust=_Nothing()).rules
+    except ConfigError as error:
+        yield from problems_of(error, "your settings")
+        own = RuleSet()
+    data = seen.files.get(PROJECT_FILE)
+    places = (
+        {node.value: node.where for node in _texts(parse_yaml(data, PROJECT_FILE))} if rules and data else {}
+    )
+    for said in RuleSet((*own, *rules)).lint(tools):
+        where = places.get(said.partition("`")[2].partition("`")[0])
+        if where is not None:
+            yield problem(where, said, level="warning")
+
+
+def _texts(node: Node) -> Iterator[Node]:
+    if node.pairs is not None:
+        for _, value in node.pairs.values():
+            yield from _texts(value)
+    elif node.items is not None:
+        for item in node.items:
+            yield from _texts(item)
+    else:
+        yield node

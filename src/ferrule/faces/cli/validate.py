@@ -1,0 +1,32 @@
+"""`ferrule validate`: everything that a folder brings, checked before anybody trusts it."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@click.option("--strict", is_flag=True, help="Count warnings as errors.")
+@click.option("--schema", is_flag=True, help="Only print the JSON Schema of what --json prints.")
+def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
+    """Check the settings, rules, tools, hooks and servers that FOLDER carries, all at once.
+
+    Nothing is run and nothing takes effect; trust is not needed and not given. Exit code 1 if something is wrong.
+    """
+    import asyncio
+
+    from .problem_report import SCHEMA, report
+    from .terminal import as_json as encoded
+
+    if schema:
+        click.echo(encoded(SCHEMA, indent=2))
+        return 0
+    from ferrule.extend.checking_workspace import check_workspace
+
+    from .shipped import shipped
+
+    names = [tool.full_name for tool in shipped()]
+    checked = asyncio.run(check_workspace(folder, shipped=names))
+    return report(checked.files, checked.problems, as_json=as_json, strict=strict)

@@ -1,0 +1,356 @@
+"""The Responses wire: OpenAI, and every server that speaks its format (llama.cpp, Ollama, vLLM).
+
+Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) and the types of its SDK.
+
+* Nothing is kept at the provider (`store: false`): the history goes along each time, reasoning encrypted
+  (`reasoning.encrypted_content`), and the items of an answer are replayed as they came (`raw`).
+* Tools are sent strict where their schema can be (`strict_schema`); nulls that only strictness asked for are dropped again.
+* Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call (`hosted`).
+* `compact` has the provider fold a history into items that only it can read. They come as an answer without words;
+  in a history they stand for everything before them, on this wire alone: the journal keeps all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from json.encoder import encode_basestring as quote
+from typing import Any
+
+from ferrule.core.calls import Call
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+
+from .exact import elements, members, seal, unseal, utf8
+from .failures import refusal
+from .folding import Answer, without_calls
+from .hosted import APPROVAL, tools_json
+from .openai_chat import OpenAIChat
+from .outbound import (
+    Names,
+    arguments_object,
+    described,
+    dumps,
+    json_object,
+    message_weight,
+    truncation,
+    weight,
+)
+from .responses_fold import Output, StreamFold, fold_whole, parse_usage
+from .sse import Events
+from .strict_schema import Strict, compile_strict
+from .transport import Transport
+from .wire import Capabilities, ModelOptions, Sink, ToolSpec
+
+_SEARCHES = re.compile(r"gpt-5\.([4-9]|\d\d)|gpt-[6-9]")
+"""Models that search deferred tools themselves."""
+
+_COMPACTED = " compacted"
+"""Behind the model's name in the seal of a compacted history."""
+
+
+class OpenAIResponses(OpenAIChat):
+    """A model behind a Responses server. `base_url` is everything before `/responses`; key and address as `OpenAIChat`'s.
+
+    `strict` sends schemas strict where they can be; by default to OpenAI itself only.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        transport: Transport | None = None,
+        headers: Mapping[str, str] | None = None,
+        strict: bool | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            base_url=base_url,
+            api_key=api_key,
+            transport=transport,
+            name="openai-responses",
+            headers=headers,
+        )
+        self.strict = self.native if strict is None else strict
+        self._responses_offer: _Offer | None = None
+
+    async def capabilities(self) -> Capabilities:
+        """As `OpenAIChat`'s; tools, where nobody says, as they are part of the format. OpenAI's newer models search
+        deferred tools themselves."""
+        found = await super().capabilities()
+        if found.tools is None:
+            found = replace(found, tools=True, source="part of the format")
+        return replace(found, tool_search=bool(_SEARCHES.match(self.id))) if self.native else found
+
+    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ResponsesExchange:  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
+        offer = self._responses_offer
+        if offer is None or offer.given != (tools, options.provider_tools):
+            offer = _Offer(tools, options, self.strict)
+            # A list could change under us.
+            self._responses_offer = offer if isinstance(tools, tuple) else None
+        return ResponsesExchange(self, system, offer, options)
+
+
+class _Offer:
+    """Tools as they are sent, encoded once for all conversations that offer the same ones."""
+
+    def __init__(self, tools: Sequence[ToolSpec], options: ModelOptions, strict: bool) -> None:
+        self.given = (tools, options.provider_tools)
+        self.names = Names(tools)
+        self.strict: dict[str, Strict] = {}
+        sent = [item.decode() for item in tools_json(options.provider_tools)]
+        for tool in tools:
+            # Only the provider asks for approvals; the model may not give them to itself.
+            if tool.name != APPROVAL:
+                compiled = compile_strict(tool.schema) if strict else None
+                if compiled is not None and compiled.strict:
+                    self.strict[tool.name] = compiled
+                sent.append(_tool(tool, compiled))
+        self.field = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
+        self.weight = sum(
+            weight(tool.schema) + weight(tool.description) for tool in tools if not tool.deferred
+        )
+
+    def restored(self, call: Call) -> Call:
+        """The call without the nulls that only strictness asked for."""
+        compiled = self.strict.get(call.tool)
+        if compiled is None or "null" not in call.arguments:
+            return call
+        return Call(call.id, call.tool, compiled.restored(call.arguments))
+
+
+class ResponsesExchange:
+    """One conversation. `notices` collects (topic, text) pairs of asks without a sink; whoever drives the
+    exchange reads and clears it. With a sink, notices go there and nowhere else.
+
+    After a failed or cancelled `ask` the exchange is as it was before, and may be asked again.
+    """
+
+    def __init__(self, wire: OpenAIResponses, system: str, offer: _Offer, options: ModelOptions) -> None:
+        self.notices: list[tuple[str, str]] = []
+        self._wire = wire
+        self._offer = offer
+        self._timeout = options.timeout
+        self._url = f"{wire.base_url}/responses"
+        self._begin = {"model": wire.id, **({"instructions": system} if system else {})}
+        self._settings = _settings(options)
+        self._forms: dict[str, Any] = dict(self._settings.pop("text", {}))
+        self._head = dumps({**self._begin, **self._settings})[:-1]
+        self._weight = weight(system) + offer.weight
+        self._inputs = Inputs(self._message)
+        self._approvals: set[str] = set()
+        self._callers: dict[str, tuple[str, str]] = {}
+
+    async def ask(
+        self,
+        history: Sequence[Message],
+        *,
+        tools: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        sink: Sink | None = None,
+    ) -> ModelAnswered:
+        self._inputs.extend(history)
+        notice = self._notice(sink)
+        wire = self._wire
+        output = Output(Answer(sink.text, sink.reasoning) if sink else Answer())
+        body = self._body(tools, schema, streamed=sink is not None)
+        await wire.transport.retrying(lambda: self._send(body, output, sink), notice)
+        answered = output.answered(self._offer.names.inbound)
+        if warning := truncation(self._inputs.weight + self._weight, answered.usage.input):
+            notice("truncated", warning)
+        if answered.calls and not tools:
+            return without_calls(answered, notice)
+        answered = replace(answered, calls=tuple(self._offer.restored(call) for call in answered.calls))
+        return output.sealed(wire.model, answered, "")
+
+    async def compact(self, history: Sequence[Message]) -> ModelAnswered:
+        """The history folded by the provider (`POST /responses/compact`), as an answer without words.
+
+        An `AssistantMessage` with its `raw`, put behind the history, stands for all of it from then on. Raises
+        ProviderError, also where the server cannot do this.
+        """
+        self._inputs.extend(history)
+        begin = dumps(self._begin)[:-1]
+        body = b"".join((begin, b',"input":[', self._inputs.json, b"]}"))
+        wire = self._wire
+        answer = await wire.transport.retrying(
+            lambda: wire.transport.post(f"{self._url}/compact", body, wire.headers, timeout=self._timeout),
+            self._notice(None),
+        )
+        if answer.status != 200:
+            raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=False)
+        text = answer.body.decode("utf-8", "replace")
+        try:
+            output = members(text)["output"]
+            elements(output)
+        except (ValueError, KeyError) as problem:
+            detail = f"{wire.model} sent no compacted history: {text[:200]}"
+            raise ProviderError(detail, code="not_understood", retryable=False) from problem
+        usage: Any = json_object(text).get("usage")
+        spent = parse_usage(usage) if isinstance(usage, dict) else ModelAnswered().usage  # pyright: ignore[reportUnknownArgumentType]  JSON
+        return ModelAnswered("", usage=spent, raw=seal(wire.model + _COMPACTED, (), output))
+
+    def _body(self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool) -> bytes:
+        parts: list[bytes | bytearray] = [self._head, self._offer.field]
+        if self._offer.field and not tools:
+            parts.append(b',"tool_choice":"none"')
+        forms = dict(self._forms)
+        if schema is not None:
+            forms["format"] = {"type": "json_schema", "name": "reply", "schema": schema}
+            if not self._wire.native:
+                # llama.cpp passes over `text.format` on this route and takes the one of chat completions; others ignore it.
+                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+                parts += (b',"response_format":', dumps(form))
+        if forms:
+            parts += (b',"text":', dumps(forms))
+        if streamed:
+            parts.append(b',"stream":true')
+        parts += (b',"input":[', self._inputs.json, b"]}")
+        return b"".join(parts)
+
+    async def _send(self, body: bytes, output: Output, sink: Sink | None) -> None:
+        wire, offered = self._wire, bool(self._offer.field)
+        if sink is None:
+            answer = await wire.transport.post(self._url, body, wire.headers, timeout=self._timeout)
+            if answer.status != 200:
+                raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=offered)
+            return fold_whole(output, answer.body, wire.model, tools=offered)
+        async with wire.transport.stream(self._url, body, wire.headers, timeout=self._timeout) as stream:
+            if stream.status != 200:
+                refused = await stream.read()
+                raise refusal(wire.model, stream.status, stream.headers, refused, tools=offered)
+            if "json" in stream.headers.get("content-type", ""):
+                # A server that cannot stream answers in one piece.
+                return fold_whole(output, await stream.read(), wire.model, tools=offered)
+            fold = StreamFold(output, wire.model, tools=offered)
+            events = Events()
+            while data := await stream.chunk():
+                fold.add(events.feed(data))
+                if fold.done:
+                    break
+            fold.add(events.close())
+            return fold.finished()
+
+    def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
+        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
+
+    # ---- messages out
+
+    def _message(self, message: Message) -> tuple[str, bool]:
+        if isinstance(message, UserMessage):
+            return f'{{"role":"user","content":{quote(message.text)}}}', False
+        if isinstance(message, ToolMessage):
+            return self._result(message), False
+        compacted = unseal(message.raw, self._wire.model + _COMPACTED, ())
+        if compacted is not None:
+            return compacted["content"].strip()[1:-1], True
+        return self._assistant(message), False
+
+    def _result(self, message: ToolMessage) -> str:
+        id = quote(message.call_id)
+        if message.call_id not in self._approvals:
+            kind, caller = self._callers.get(message.call_id, ("function_call", ""))
+            return f'{{"type":"{kind}_output","call_id":{id},"output":{quote(message.text)}{caller}}}'
+        yes = "true" if message.success else f'false,"reason":{quote(message.text)}'
+        return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{yes}}}'
+
+    def _assistant(self, message: AssistantMessage) -> str:
+        kept = unseal(message.raw, self._wire.model, [call.id for call in message.calls])
+        if kept is not None:
+            self._approvals.update(call.id for call in message.calls if call.tool == APPROVAL)
+            self._callers.update(_callers(kept["content"]))
+            return kept["content"].strip()[1:-1]
+        items: list[str] = []
+        if message.text or not message.calls:
+            # llama.cpp does not know an assistant's message without its type.
+            items.append(f'{{"type":"message","role":"assistant","content":{quote(message.text)}}}')
+        for call in message.calls:
+            name = self._offer.names.outbound(call.tool)
+            items.append(
+                f'{{"type":"function_call","call_id":{quote(call.id)},"name":{quote(name)},'
+                f'"arguments":{quote(arguments_object(call.arguments))}}}'
+            )
+        return ",".join(items)
+
+
+class Inputs:
+    """A history as input items, each message encoded once. `encode` gives a message's items and whether they stand for
+    everything before them. `weight` is the sum of `message_weight`. The history may only grow; one that got
+    shorter is another conversation and is encoded anew."""
+
+    def __init__(self, encode: Callable[[Message], tuple[str, bool]]) -> None:
+        self._encode = encode
+        self._reset()
+
+    def _reset(self) -> None:
+        self.json = bytearray()
+        self.weight = 0
+        self._count = 0
+
+    def extend(self, history: Sequence[Message]) -> None:
+        """Take in what is new."""
+        if len(history) < self._count:
+            self._reset()
+        for message in history[self._count :]:
+            items, all_before = self._encode(message)
+            if all_before:
+                self._reset()
+            if items:
+                self.json += b"," if self.json else b""
+                self.json += utf8(items)
+            self.weight += message_weight(message)
+        self._count = len(history)
+
+
+def _callers(content: str) -> dict[str, tuple[str, str]]:
+    """Calls whose output is of another kind, or must name who made the call (a hosted program), by id."""
+    found: dict[str, tuple[str, str]] = {}
+    if '"custom_tool_call"' not in content and '"caller"' not in content:
+        return found
+    for item in map(members, elements(content)):
+        kind = _string(item.get("type"))
+        if kind in ("function_call", "custom_tool_call") and "call_id" in item:
+            caller = f',"caller":{item["caller"]}' if "caller" in item else ""
+            found[_string(item["call_id"])] = (kind, caller)
+    return found
+
+
+def _string(spelled: str | None) -> str:
+    """A JSON string's value; empty for anything else."""
+    value: Any = json.loads(spelled) if spelled else ""
+    return value if isinstance(value, str) else ""
+
+
+def _tool(tool: ToolSpec, compiled: Strict | None) -> str:
+    # Where nothing is said the API would try the schema strict, and rewrite it as it likes.
+    schema, strict = tool.schema or '{"type":"object"}', ',"strict":false'
+    if compiled is not None and compiled.strict:
+        schema, strict = compiled.schema, ',"strict":true'
+    deferred = ',"defer_loading":true' if tool.deferred else ""
+    return (
+        f'{{"type":"function","name":{quote(tool.wire_name)},"description":{quote(described(tool))},'
+        f'"parameters":{schema}{strict}{deferred}}}'
+    )
+
+
+def _settings(options: ModelOptions) -> dict[str, Any]:
+    """Everything a person set, as members of the request."""
+    fields: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
+    if options.temperature is not None:
+        fields["temperature"] = options.temperature
+    if options.max_tokens is not None:
+        fields["max_output_tokens"] = options.max_tokens
+    if options.thinking is not None:
+        fields["reasoning"] = {"effort": _effort(options.thinking)}
+    return fields | dict(options.extra)
+
+
+def _effort(wanted: bool | str) -> str:
+    if isinstance(wanted, str):
+        return wanted
+    return "medium" if wanted else "none"

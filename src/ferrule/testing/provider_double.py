@@ -1,0 +1,466 @@
+"""Providers in this process, made of their official SDKs' types: what they are sent must fit these, what they answer is built of them.
+
+    async with ProviderDouble([calls(("add", {"a": 1, "b": 2})), says("3")]) as server:
+        Anthropic("m", base_url=server.url, api_key="k")        # or OpenAIResponses(..., base_url=f"{server.url}/v1")
+
+It speaks `/v1/messages`, `/v1/responses` and `/v1/chat/completions`. A request is refused as the provider would refuse it: a
+field that the SDK does not know, a turn out of order, a call without its result, a result without its call. The SDKs
+(`anthropic`, `openai`) are needed where this is used; not checked is what only the provider knows (models, signatures, sizes).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from ferrule.core.calls import compact
+from ferrule.models.folding import dicts
+from ferrule.models.scripted import Step
+
+from .http_double import HttpDouble, Reply, Request
+
+PIECE = 3
+"""Characters of a streamed piece."""
+
+EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
+_CHAT_FINISH = {"length": "length", "calls": "tool_calls", "filter": "content_filter"}
+
+
+class Refused(Exception):
+    """The request is not one that the provider would take."""
+
+
+class ProviderDouble:
+    """Answers the steps in order, streamed where that was asked for. `asks` are the requests, `refused` what was wrong."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = list(steps)
+        self._http = HttpDouble(self._handle)
+        self.asks: list[dict[str, Any]] = []
+        self.refused: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return self._http.url
+
+    async def __aenter__(self) -> ProviderDouble:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    def _handle(self, request: Request) -> Reply:
+        route = _ROUTES.get(request.target)
+        if route is None:
+            return Reply(404, json={"error": {"type": "not_found_error", "message": "no such route"}})
+        checked, answered = route
+        asked = request.json()
+        self.asks.append(asked)
+        try:
+            checked(asked)
+        except (Refused, ValidationError) as problem:
+            self.refused.append(str(problem))
+            return Reply(
+                400, json={"error": {"type": "invalid_request_error", "message": str(problem)[:400]}}
+            )
+        if not self._steps:
+            return Reply(400, json={"error": {"type": "invalid_request_error", "message": "no more steps"}})
+        step = self._steps.pop(0)
+        if step.error:
+            said = {"type": step.error.code or "api_error", "message": step.error.detail}
+            return Reply(step.error.status or 400, json={"error": said})
+        return answered(step, len(self.asks), bool(asked.get("stream")))
+
+
+def event(value: Mapping[str, Any], *, named: bool = True) -> bytes:
+    """A server-sent event, with its name as both providers send it."""
+    name = f"event: {value['type']}\n".encode() if named else b""
+    return name + b"data: " + compact(value).encode() + b"\n\n"
+
+
+def pieces(text: str) -> list[str]:
+    """A text as it is streamed."""
+    return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+
+
+@lru_cache(maxsize=64)
+def _adapter(module: str, name: str) -> TypeAdapter[Any]:
+    from importlib import import_module
+
+    return TypeAdapter(getattr(import_module(module), name))
+
+
+def fits(value: Any, module: str, name: str) -> Any:
+    """`value`, if the SDK's type takes it whole. Raises ValidationError, or Refused for what the type does not know."""
+    adapter = _adapter(module, name)
+    try:
+        spelled = adapter.dump_json(adapter.validate_python(value), exclude_unset=True, by_alias=True)
+    except PydanticSerializationError as problem:  # Lists in the SDKs' types are checked when they are read.
+        raise Refused(str(problem)) from problem
+    known: Any = json.loads(spelled)
+    if known != value:
+        raise Refused(f"{name} does not know all of {compact(value)}, only {compact(known)}")
+    return value
+
+
+def _only(asked: Mapping[str, Any], module: str, name: str) -> None:
+    from importlib import import_module
+
+    kind: Any = getattr(import_module(module), name)
+    known: set[str] = set(kind.__required_keys__) | set(kind.__optional_keys__)
+    if unknown := asked.keys() - known:
+        raise Refused(f"{name} has no {', '.join(sorted(unknown))}")
+    if missing := set(kind.__required_keys__) - asked.keys():
+        raise Refused(f"{name} needs {', '.join(sorted(missing))}")
+
+
+# ---- Messages
+
+
+def check_messages(asked: dict[str, Any]) -> None:
+    """Raise Refused, or ValidationError, for a request that `POST /v1/messages` would not take."""
+    settings = {name: value for name, value in asked.items() if name != "stream"}
+    _only(settings, "anthropic.types.message_create_params", "MessageCreateParamsNonStreaming")
+    for tool in dicts(asked.get("tools")):
+        fits(tool, "anthropic.types", "ToolUnionParam")
+    if asked.get("tools") and all(tool.get("defer_loading") for tool in dicts(asked["tools"])):
+        raise Refused("at least one tool must not be deferred")
+    for block in dicts(asked.get("system")):
+        fits(block, "anthropic.types", "TextBlockParam")
+    role, owed = "", list[str]()
+    for turn in dicts(asked["messages"]):
+        blocks = dicts(turn["content"])
+        if turn["role"] == role or not blocks:
+            raise Refused(f"a {turn['role']} turn that is empty, or follows its like")
+        role = turn["role"]
+        for block in blocks:
+            _block_fits(block)
+        given = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if sorted(given) != sorted(owed) or any(
+            block["type"] != "tool_result" for block in blocks[: len(given)]
+        ):
+            raise Refused(f"the turn after calls {owed} must begin with their results, not {given}")
+        owed = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    if role != "user":
+        raise Refused("the last turn must be the user's")
+
+
+def _block_fits(block: dict[str, Any]) -> None:
+    hosted = block["type"].endswith("_tool_result")
+    # Results of hosted tools go back as they came; the types of what is sent do not read all that lies in them.
+    kind = (
+        ("anthropic.types.beta", "BetaContentBlock")
+        if hosted
+        else ("anthropic.types.beta", "BetaContentBlockParam")
+    )
+    fits(block, *kind)
+
+
+def _message(step: Step, number: int, streamed: bool) -> Reply:
+    content: list[dict[str, Any]] = []
+    if step.reasoning:
+        content.append({"type": "thinking", "thinking": step.reasoning, "signature": "c2lnbmVk"})
+    if step.text:
+        content.append({"type": "text", "text": step.text, "citations": None})
+    for at, call in enumerate(step.calls):
+        id = call.id or f"toolu_{number}_{at}"
+        content.append({"type": "tool_use", "id": id, "name": call.tool, "input": json.loads(call.arguments)})
+    stop = {"length": "max_tokens", "filter": "refusal"}.get(
+        step.stop, "tool_use" if step.calls else "end_turn"
+    )
+    message = message_of(
+        content, stop, {"input_tokens": step.usage.input, "output_tokens": step.usage.output}
+    )
+    return messages_stream(message) if streamed else Reply(json=message)
+
+
+def message_of(
+    content: Sequence[Mapping[str, Any]], stop: str, usage: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """A message as the API answers it, by the SDK's type (the beta one, which knows more blocks)."""
+    value = {
+        "id": "msg_01",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-5",
+        "content": list(content),
+    }
+    value |= {"stop_reason": stop, "stop_sequence": None, "usage": dict(usage), **more}
+    return fits(value, "anthropic.types.beta", "BetaMessage")
+
+
+def messages_stream(message: Mapping[str, Any]) -> Reply:
+    """The same message as the API streams it."""
+    head: dict[str, Any] = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**message["usage"], "output_tokens": 1},
+    }
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": head}, {"type": "ping"}]
+    for index, block in enumerate(dicts(message["content"])):
+        start, deltas = _block_deltas(block)
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events += ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+        events.append({"type": "content_block_stop", "index": index})
+    ended: dict[str, Any] = {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]}
+    if "container" in message:
+        ended["container"] = message["container"]
+    events.append({"type": "message_delta", "delta": ended, "usage": message["usage"]})
+    events.append({"type": "message_stop"})
+    for one in events:
+        if one["type"] != "ping":
+            fits(one, "anthropic.types.beta", "BetaRawMessageStreamEvent")
+    return Reply(200, [event(one) for one in events], headers=EVENTS)
+
+
+def _block_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    match block["type"]:
+        case "text":
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+            deltas += [{"type": "citations_delta", "citation": one} for one in block.get("citations") or ()]
+            start: dict[str, Any] = {**block, "text": ""} | (
+                {"citations": []} if block.get("citations") else {}
+            )
+            return start, deltas
+        case "thinking":
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            return {**block, "thinking": "", "signature": ""}, deltas
+        case "tool_use" | "server_tool_use" | "mcp_tool_use":
+            spelled = compact(block["input"]) if block["input"] else ""
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(spelled)]]
+            return {**block, "input": {}}, deltas
+        case _:
+            return block, []
+
+
+# ---- Responses
+
+
+def check_responses(asked: dict[str, Any]) -> None:
+    """Raise Refused, or ValidationError, for a request that `POST /v1/responses` would not take."""
+    settings = {name: value for name, value in asked.items() if name != "stream"}
+    module = "openai.types.responses.response_create_params"
+    _only(settings, module, "ResponseCreateParamsNonStreaming")
+    fits(settings, module, "ResponseCreateParamsNonStreaming")
+    owed: set[str] = set()
+    for item in dicts(asked["input"]):
+        match item.get("type"):
+            case "function_call":
+                owed.add(item["call_id"])
+            case "mcp_approval_request":
+                owed.add(item["id"])
+            case "function_call_output" | "mcp_approval_response":
+                id = item.get("call_id") or item["approval_request_id"]
+                if id not in owed:
+                    raise Refused(f"no call found for output {id}")
+                owed.discard(id)
+            case "reasoning" if not asked.get("store") and not item.get("encrypted_content"):
+                raise Refused(f"{item['id']} was not stored, and its content is not here")
+            case _:
+                continue
+    if owed:
+        raise Refused(f"no output found for {', '.join(sorted(owed))}")
+
+
+def _response(step: Step, number: int, streamed: bool) -> Reply:
+    output: list[dict[str, Any]] = []
+    if step.reasoning:
+        thought = {"type": "summary_text", "text": step.reasoning}
+        output.append(
+            {"id": f"rs_{number}", "type": "reasoning", "summary": [thought], "encrypted_content": "gAAA=="}
+        )
+    if step.text:
+        kind, name = ("refusal", "refusal") if step.stop == "filter" else ("output_text", "text")
+        part: dict[str, Any] = {"type": kind, name: step.text}
+        part |= {} if step.stop == "filter" else {"annotations": [], "logprobs": []}
+        ended = "incomplete" if step.stop == "length" else "completed"
+        output.append(
+            {
+                "id": f"msg_{number}",
+                "type": "message",
+                "role": "assistant",
+                "status": ended,
+                "content": [part],
+            }
+        )
+    for at, call in enumerate(step.calls):
+        fields = {
+            "id": f"fc_{number}_{at}",
+            "type": "function_call",
+            "status": "completed",
+            "name": call.tool,
+        }
+        output.append({**fields, "call_id": call.id or f"call_{number}_{at}", "arguments": call.arguments})
+    response = response_of(output, step.stop, step.usage.input, step.usage.output)
+    return responses_stream(response) if streamed else Reply(json=response)
+
+
+def response_of(
+    output: Sequence[Mapping[str, Any]], stop: str = "", read: int = 0, wrote: int = 0
+) -> dict[str, Any]:
+    """A response as the API answers it, by the SDK's type."""
+    cut = stop == "length"
+    usage: dict[str, Any] = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+    usage["input_tokens_details"] = {"cached_tokens": 0, "cache_write_tokens": 0}
+    usage["output_tokens_details"] = {"reasoning_tokens": 0}
+    value: dict[str, Any] = {
+        "id": "resp_01",
+        "object": "response",
+        "created_at": 1_780_000_000.0,
+        "model": "gpt-5.5",
+    }
+    value |= {
+        "status": "incomplete" if cut else "completed",
+        "error": None,
+        "output": list(output),
+        "usage": usage,
+    }
+    value |= {"incomplete_details": {"reason": "max_output_tokens"} if cut else None}
+    value |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return fits(value, "openai.types.responses", "Response")
+
+
+def responses_stream(response: Mapping[str, Any]) -> Reply:
+    """The same response as the API streams it."""
+    begun: dict[str, Any] = {
+        **response,
+        "output": [],
+        "status": "in_progress",
+        "usage": None,
+        "incomplete_details": None,
+    }
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+    for index, item in enumerate(dicts(response["output"])):
+        start, deltas = _item_deltas(item)
+        events.append({"type": "response.output_item.added", "output_index": index, "item": start})
+        events += ({**delta, "output_index": index} for delta in deltas)
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": f"response.{response['status']}", "response": dict(response)})
+    numbered = [{**one, "sequence_number": number} for number, one in enumerate(events)]
+    for one in numbered:
+        fits(one, "openai.types.responses", "ResponseStreamEvent")
+    return Reply(200, [event(one) for one in numbered], headers=EVENTS)
+
+
+def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """How an item begins, and what comes before it is whole."""
+    at = {"item_id": item.get("id", "")}
+    deltas: list[dict[str, Any]] = []
+    match item["type"]:
+        case "message":
+            for number, part in enumerate(item["content"]):
+                here = {**at, "content_index": number}
+                if part["type"] == "refusal":
+                    deltas += (
+                        {"type": "response.refusal.delta", **here, "delta": p}
+                        for p in pieces(part["refusal"])
+                    )
+                else:
+                    words: dict[str, Any] = {"type": "response.output_text.delta", **here, "logprobs": []}
+                    deltas += ({**words, "delta": piece} for piece in pieces(part["text"]))
+            return {**item, "content": [], "status": "in_progress"}, deltas
+        case "reasoning":
+            for number, part in enumerate(item["summary"]):
+                here = {**at, "summary_index": number}
+                empty = {"type": "summary_text", "text": ""}
+                deltas.append({"type": "response.reasoning_summary_part.added", **here, "part": empty})
+                said = {"type": "response.reasoning_summary_text.delta", **here}
+                deltas += ({**said, "delta": piece} for piece in pieces(part["text"]))
+            return {**item, "summary": []}, deltas
+        case "function_call":
+            said = {"type": "response.function_call_arguments.delta", **at}
+            return {**item, "arguments": ""}, [
+                {**said, "delta": piece} for piece in pieces(item["arguments"])
+            ]
+        case _:
+            return item, []
+
+
+# ---- chat completions
+
+
+def check_chat(asked: dict[str, Any]) -> None:
+    """Raise Refused, or ValidationError, for a request that `POST /v1/chat/completions` would not take."""
+    settings = {name: value for name, value in asked.items() if name != "stream"}
+    _only(settings, "openai.types.chat.completion_create_params", "CompletionCreateParamsNonStreaming")
+    owed: list[str] = []
+    for message in dicts(asked["messages"]):
+        fits(message, "openai.types.chat", "ChatCompletionMessageParam")
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in owed:
+                raise Refused(f"no call found for {message['tool_call_id']}")
+            owed.remove(message["tool_call_id"])
+        elif owed:
+            raise Refused(f"results are missing for {owed}")
+        owed += [call["id"] for call in message.get("tool_calls", ())]
+    if owed:
+        raise Refused(f"results are missing for {owed}")
+
+
+def _completion(step: Step, number: int, streamed: bool) -> Reply:
+    finish = _CHAT_FINISH.get(step.stop, "tool_calls" if step.calls else "stop")
+    made = [
+        {
+            "id": call.id or f"call_{number}_{at}",
+            "type": "function",
+            "function": {"name": call.tool, "arguments": call.arguments},
+        }
+        for at, call in enumerate(step.calls)
+    ]
+    read, wrote = step.usage.input, step.usage.output
+    usage = {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
+    head: dict[str, Any] = {"id": "chatcmpl-1", "created": 1_780_000_000, "model": "gpt-5.5"}
+    if not streamed:
+        message: dict[str, Any] = {"role": "assistant", "content": step.text or None, "refusal": None}
+        message |= {"tool_calls": made} if made else {}
+        choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": None}
+        value = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+        return Reply(json=fits(value, "openai.types.chat", "ChatCompletion"))
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += ({"content": piece} for piece in pieces(step.text))
+    for index, call in enumerate(made):
+        function: Any = call["function"]
+        deltas.append({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        said: list[Any] = [
+            {"index": index, "function": {"arguments": p}} for p in pieces(function["arguments"])
+        ]
+        deltas += ({"tool_calls": [one]} for one in said)
+    head["object"] = "chat.completion.chunk"
+    chunks = [{**head, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    chunks.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    chunks.append({**head, "choices": [], "usage": usage})
+    sent = [event(fits(one, "openai.types.chat", "ChatCompletionChunk"), named=False) for one in chunks]
+    return Reply(200, [*sent, b"data: [DONE]\n\n"], headers=EVENTS)
+
+
+_Route = tuple[Callable[[dict[str, Any]], None], Callable[[Step, int, bool], Reply]]
+_ROUTES: dict[str, _Route] = {
+    "/v1/messages": (check_messages, _message),
+    "/v1/responses": (check_responses, _response),
+    "/v1/chat/completions": (check_chat, _completion),
+}
+
+__all__ = [
+    "EVENTS",
+    "ProviderDouble",
+    "Refused",
+    "check_chat",
+    "check_messages",
+    "check_responses",
+    "fits",
+    "message_of",
+    "messages_stream",
+    "response_of",
+    "responses_stream",
+]

@@ -1,0 +1,75 @@
+"""What leaves a script becomes JSON data, or is refused: counted, so that a small value cannot become a large one on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+
+DEEPEST = 100
+"""Values within each other."""
+MOST_DIGITS = 4_000
+"""Digits of a whole number: Python writes no longer ones."""
+
+
+class _Counter:
+    """How many values and characters there may still be. A list that holds itself twice, sixty times over, has 2 ** 60."""
+
+    def __init__(self, nodes: int, where: str) -> None:
+        self.nodes = nodes
+        self.left = nodes
+        self.characters = 64 * nodes
+        self.where = where
+
+    def take(self, value: object, depth: int) -> None:
+        self.left -= 1
+        if isinstance(value, str):
+            self.characters -= len(value)
+        if self.left < 0 or self.characters < 0 or depth > DEEPEST:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"{self.where} is too large (more than {self.nodes} values, {64 * self.nodes} characters or {DEEPEST} levels); "
+                "pass the part that is needed",
+            )
+
+
+def as_data(value: object, where: str, nodes: int) -> Any:
+    """The value as JSON: tuples and sets become lists, keys text. Raises RetryCall naming `where`, ToolFailed(limit)."""
+    return _converted(value, _Counter(nodes, where), 0)
+
+
+def _converted(value: object, counter: _Counter, depth: int) -> Any:
+    counter.take(value, depth)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int) and value.bit_length() < MOST_DIGITS * 3:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_converted(item, counter, depth + 1) for item in cast("list[object]", value)]
+    if isinstance(value, (set, frozenset)):
+        items = [_converted(item, counter, depth + 1) for item in cast("set[object]", value)]
+        return sorted(items, key=repr)
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {_key(key, counter, depth + 1): _converted(item, counter, depth + 1) for key, item in pairs}
+    if isinstance(value, (int, float)):
+        raise RetryCall(
+            f"{counter.where} holds a number that JSON does not have (too long, infinite, or none); make it text"
+        )
+    raise RetryCall(
+        f"{counter.where} holds a {type(value).__name__}, which is not data; make it text, a number, a list or a dictionary"
+    )
+
+
+def _key(key: object, counter: _Counter, depth: int) -> str:
+    counter.take(key, depth)
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, (bool, int, float)):
+        return str(key)
+    raise RetryCall(f"{counter.where} has a {type(key).__name__} as a key; keys of data are text")

@@ -1,0 +1,108 @@
+"""How a script can fail: exceptions within it, and what it did not catch as an error of the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ferrule.core.calls import ErrorType
+
+from .library import library
+from .limits import CodeLimits
+
+_EXCEPTIONS = {
+    ErrorType.NOT_FOUND: "LookupError",
+    ErrorType.VALIDATION_FAILED: "ValueError",
+    ErrorType.PARSE_ERROR: "ValueError",
+    ErrorType.PERMISSION_DENIED: "PermissionError",
+    ErrorType.IO_ERROR: "OSError",
+    ErrorType.TIMEOUT: "TimeoutError",
+}
+"""What a failed call is in the script; `RuntimeError` for every other type."""
+LONGEST = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A failed call as the script saw it, and what it was."""
+
+    exception: str
+    message: str
+    error_type: ErrorType
+
+
+def raised_for(function: str, error_type: ErrorType, message: str) -> Raised:
+    """The exception of a failed call: it names the function and the type of the error."""
+    return Raised(
+        _EXCEPTIONS.get(error_type, "RuntimeError"),
+        f"{function}: {error_type}: {message[:LONGEST]}",
+        error_type,
+    )
+
+
+def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorType, str]:
+    """Type and message for what Monty raised. The line is the script's own."""
+    monty = library()
+    frames: list[Any] = (
+        error.traceback() if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError)) else []
+    )
+    where = f"line {frames[-1].line}: " if frames else ""
+    if isinstance(error, monty.MontySyntaxError):
+        return ErrorType.PARSE_ERROR, f"{where}the script cannot be read: {str(error)[:LONGEST]}; correct it"
+    if isinstance(error, monty.MontyConversionError):
+        return (
+            ErrorType.INTERNAL_ERROR,
+            f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that call out",
+        )
+    shown = error.display("type-msg") if isinstance(error, monty.MontyRuntimeError) else str(error)
+    inner = error.exception()
+    if bound := _bound(inner, str(error), limits):
+        return bound[0], f"{where}{bound[1]}"
+    for one in raised:
+        if one.message in shown:
+            return one.error_type, f"{where}{shown[: 2 * LONGEST]}"
+    return ErrorType.VALIDATION_FAILED, f"{where}{shown[:LONGEST]}{_hint(shown)}"
+
+
+def _bound(inner: BaseException, message: str, limits: CodeLimits) -> tuple[ErrorType, str] | None:
+    if isinstance(inner, TimeoutError) and "time limit exceeded" in message:
+        return (
+            ErrorType.TIMEOUT,
+            f"the script computed for more than {limits.seconds:g} s; do less in one script",
+        )
+    if isinstance(inner, MemoryError):
+        return (
+            ErrorType.LIMIT,
+            f"the script needed more than {limits.memory} bytes of memory; keep less at a time",
+        )
+    if isinstance(inner, RecursionError):
+        return ErrorType.LIMIT, f"more than {limits.depth} calls within each other; use a loop"
+    if isinstance(inner, RuntimeError) and "suspension" in message:
+        return (
+            ErrorType.LIMIT,
+            "the script asked too often for what it does not have; use the functions it has",
+        )
+    return None
+
+
+def _hint(shown: str) -> str:
+    if "coroutine" in shown:
+        return "; in a script that says `await`, every call has to be awaited"
+    if "can't be awaited" in shown:
+        return "; leave `await` out or use it for calls of the functions"
+    if "synchronous context" in shown:
+        return "; call it in a loop or comprehension"
+    return ""
+
+
+def crashed(error: Any, limits: CodeLimits) -> tuple[ErrorType, str]:
+    """For a worker that was ended or ended itself."""
+    if error.timed_out:
+        return (
+            ErrorType.TIMEOUT,
+            f"the script computed for more than {limits.seconds:g} s and was ended; do less",
+        )
+    return (
+        ErrorType.LIMIT,
+        "the interpreter of the script ended early: it needed too much; do less in one script",
+    )

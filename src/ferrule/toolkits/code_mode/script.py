@@ -1,0 +1,233 @@
+"""One script from its start to its end: Monty runs it, and every time it asks for something it is answered here.
+
+    code -> worker process -> asks: a function, a name, a file, a clock, … -> a bound tool, or no -> … -> value
+
+A script that says `await` anywhere gets its calls as awaitables, and those that it awaits together run together: reads beside each
+other, all others one by one in the order they were made. A call that is not awaited is made with the next that is; one after the last
+`await` is not made, and the answer says so. A script without `await` gets values. Which it is is a matter of text: the word in a
+comment counts too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, TypedDict, cast
+
+from ferrule.core.calls import ErrorType, Result
+from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
+from ferrule.toolkits.stdlib.text import check_text
+from ferrule.tools.context import Context
+
+from .bindings import Binding
+from .data import as_data
+from .failures import Raised, crashed, raised_for, said
+from .library import library
+from .limits import CodeLimits
+
+_MOST_NAMES = 60
+
+
+class Ran(TypedDict):
+    """What a script came to. `value` is that of its last expression, `output` what it printed; `notes` say what was cut."""
+
+    value: Any
+    output: str
+    calls: int
+    notes: list[str]
+
+
+async def run_script(code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context) -> Ran:
+    """Raises ToolFailed: parse_error, limit, timeout, what a call failed with, validation_failed for any other exception."""
+    check_text(code, "code", limits.source)
+    if context.call is None:
+        raise ConfigError(
+            "`run_code` calls other tools, and there is no run here", hint="call it through an Agent"
+        )
+    script = _Script(code, bindings, limits, context)
+    try:
+        async with asyncio.timeout(limits.total_seconds):
+            return await script.run()
+    except TimeoutError:
+        raise script.ended(
+            ErrorType.TIMEOUT,
+            f"the script and its calls took more than {limits.total_seconds:g} s; make fewer calls",
+        ) from None
+    finally:
+        await script.stop()
+
+
+class _Script:
+    """A script on its way."""
+
+    def __init__(
+        self, code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context
+    ) -> None:
+        self.code = code
+        self.bindings = bindings
+        self.limits = limits
+        self.context = context
+        self.awaits = re.search(r"\bawait\b", code) is not None
+        self.calls = 0
+        self.notes: list[str] = []
+        self.raised: list[Raised] = []
+        self._printed: list[str] = []
+        self._room = limits.printed
+        self._asked: dict[int, tuple[Binding, dict[str, Any], int]] = {}
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._places = asyncio.Semaphore(limits.parallel)
+        self._alone = asyncio.Lock()
+
+    async def run(self) -> Ran:
+        monty = library()
+        try:
+            async with (
+                monty.AsyncMonty(
+                    min_processes=1,
+                    max_processes=1,
+                    max_checkouts_per_worker=1,
+                    request_timeout=self.limits.seconds + 5,
+                ) as pool,
+                pool.checkout(script_name="script", limits=self._bounds(), os_policy=_POLICY) as session,
+            ):
+                snapshot: Any = await session.feed_start(self.code, print_callback=self._print)
+                while not isinstance(snapshot, monty.MontyComplete):
+                    snapshot = await self._answer(snapshot)
+                value = as_data(snapshot.output, "the script's value", self.limits.nodes)
+        except monty.MontyCrashedError as error:
+            raise self.ended(*crashed(error, self.limits)) from None
+        except monty.MontyError as error:
+            raise self.ended(*said(error, self.raised, self.limits)) from None
+        except ToolFailed as failure:
+            raise self.ended(failure.error_type, failure.message) from None
+        return Ran(value=value, output="".join(self._printed), calls=self.calls, notes=self._all_notes())
+
+    def _bounds(self) -> Any:
+        return {
+            "max_feed_duration_secs": self.limits.seconds,
+            "max_memory": self.limits.memory,
+            "max_recursion_depth": self.limits.depth,
+            # Names, clocks and files are asked for too, and refused; a script that does nothing else is ended.
+            "max_suspensions": 20 * self.limits.calls + 1_000,
+        }
+
+    def _print(self, stream: str, text: str) -> None:
+        if self._room > 0:
+            self._printed.append(text[: self._room])
+        self._room -= len(text)
+
+    def _all_notes(self) -> list[str]:
+        notes = list(self.notes)
+        if self._room < 0:
+            notes.append(
+                f"{-self._room} more characters were printed than the {self.limits.printed} that are kept"
+            )
+        if never := len(self._asked):
+            notes.append(f"{never} calls were not made because nothing awaited them")
+        return notes
+
+    def ended(self, error_type: ErrorType, message: str) -> ToolFailed:
+        """The failure of the script, with what it had printed and how many calls it had made by then."""
+        data = {"output": "".join(self._printed), "calls": self.calls, "notes": self._all_notes()}
+        return ToolFailed(error_type, message, data=data)
+
+    async def stop(self) -> None:
+        """End the calls that still run."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # ---- what a script asks for
+
+    async def _answer(self, snapshot: Any) -> Any:
+        monty = library()
+        if isinstance(snapshot, monty.AsyncFutureSnapshot):
+            return await snapshot.resume(await self._settled(snapshot.pending_call_ids))
+        if isinstance(snapshot, monty.AsyncNameLookupSnapshot):
+            if snapshot.object_id is None and snapshot.variable_name in self.bindings:
+                return await snapshot.resume(value=_named(snapshot.variable_name))
+            return await snapshot.resume()
+        if snapshot.is_os_function:
+            # Files, environment, clock, imports: Monty's own refusal is an exception that the script can read.
+            return await snapshot.resume_not_handled()
+        return await snapshot.resume(await self._function(snapshot))
+
+    async def _function(self, snapshot: Any) -> Any:
+        binding = self.bindings.get(snapshot.function_name) if snapshot.object_id is None else None
+        if binding is None:
+            return _no_function(str(snapshot.function_name), self.bindings)
+        self.calls += 1
+        line = self.code.encode()[: snapshot.position.start].count(b"\n") + 1
+        if self.calls > self.limits.calls:
+            raise ToolFailed(
+                ErrorType.LIMIT, f"line {line}: more than {self.limits.calls} calls; do less in one script"
+            )
+        try:
+            arguments = self._arguments(binding, snapshot.args, snapshot.kwargs)
+        except ToolFailed as failure:
+            return self._raise(binding, failure.error_type, failure.message)
+        if self.awaits:
+            self._asked[snapshot.call_id] = (binding, arguments, line)
+            return {"future": ...}
+        return await self._call(binding, arguments, line)
+
+    def _arguments(
+        self, binding: Binding, positional: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if len(positional) > len(binding.parameters):
+            raise RetryCall(f"takes {len(binding.parameters)} arguments, found {len(positional)}")
+        given = dict(zip(binding.parameters, positional, strict=False))
+        if twice := given.keys() & named.keys():
+            raise RetryCall(f"`{min(twice)}` was given twice")
+        return cast(
+            "dict[str, Any]", as_data({**given, **named}, "what it was called with", self.limits.nodes)
+        )
+
+    async def _settled(self, pending: list[int]) -> dict[int, Any]:
+        """Answers of all that is awaited now. All, not the first: what a script does next must not depend on who was faster."""
+        wanted = sorted(pending)
+        for number in wanted:
+            if asked := self._asked.pop(number, None):
+                self._tasks[number] = asyncio.create_task(self._call(*asked))
+        await asyncio.gather(*(self._tasks[number] for number in wanted))
+        return {number: self._tasks.pop(number).result() for number in wanted}
+
+    async def _call(self, binding: Binding, arguments: dict[str, Any], line: int) -> Any:
+        assert self.context.call is not None
+        turn: AbstractAsyncContextManager[Any] = nullcontext() if binding.reads else self._alone
+        async with turn, self._places:
+            result = await self.context.call(binding.tool.full_name, arguments)
+        if not result.success:
+            return self._raise(binding, result.error_type, result.error_message or "it failed")
+        return {"return_value": self._value(binding, result, line)}
+
+    def _value(self, binding: Binding, result: Result, line: int) -> Any:
+        if result.partial:
+            self.notes.append(
+                f"line {line}: the result of `{binding.function}` was cut ({result.size} bytes in all)"
+            )
+        self.notes += [f"line {line}: {note}" for note in result.notes]
+        return result.data
+
+    def _raise(self, binding: Binding, error_type: ErrorType, message: str) -> Any:
+        raised = raised_for(binding.function, error_type, message)
+        self.raised.append(raised)
+        return {"exc_type": raised.exception, "message": raised.message}
+
+
+_POLICY: Any = {"datetime": "call_host", "sleep": "zero", "random_start": {"seed": 0}}
+"""No clock, no waiting, and the same random numbers every time: a script with the same answers does the same."""
+
+
+def _named(name: str) -> Any:
+    def function() -> None: ...
+
+    function.__name__ = name
+    return function
+
+
+def _no_function(name: str, bindings: Mapping[str, Binding]) -> Any:
+    known = ", ".join(list(bindings)[:_MOST_NAMES])
+    return {"exc_type": "NameError", "message": f"name '{name[:60]}' is not defined; functions: {known}"}

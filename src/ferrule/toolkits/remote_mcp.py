@@ -1,0 +1,29 @@
+"""Asks whether a remote MCP server that the provider reaches may be called (`models.hosted`).
+
+The provider asks, not the model, and the provider makes the call: this tool only carries the question through the gate, to a
+person and into the journal, and its success is the yes. Rules know it by its name; each question is critical,
+so nothing short of a rule of its own answers it for a person. Where it is not among the tools, the answer is no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ferrule.core.calls import compact
+from ferrule.models.hosted import APPROVAL
+from ferrule.tools.decorator import tool
+
+
+async def _preview(values: Mapping[str, Any], context: Any) -> str:
+    del context
+    return f"{values['server']}.{values['tool']}({compact(values['arguments'])}) is called by the provider, not from here"
+
+
+@tool(name=APPROVAL, side_effect="external", risk="critical", preview=_preview)
+def approve_remote_mcp(server: str, tool: str, arguments: dict[str, Any]) -> str:
+    """Approve one call of a remote MCP server. Only the provider asks for this."""
+    return f"approved: {server}.{tool}({compact(arguments)})"
+
+
+TOOLS = (approve_remote_mcp,)

@@ -1,0 +1,51 @@
+"""Typed tools that ship: deterministic facts that a model should ask for and not guess.
+
+    math::calc  math::evaluate  regex::match  strings::count_char  crypto::sha256  json::query
+    dates::add  dates::between  dates::describe  units::convert                                    compute, touch nothing
+    vision::ocr                                                                                    reads an image
+
+    Agent("ollama:llama3.2", tools=[*stdlib_tools(["math", "dates", "units::convert"])])
+
+Each has an output schema, and bounds on what goes in and what comes out. Two need more than Ferrule's core: `regex::match` the package
+`google-re2`, `vision::ocr` the program `tesseract`; where these are missing a call says so and how to get them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Unpack
+
+from ferrule.tools import toolset
+from ferrule.tools.definition import Tool
+from ferrule.tools.shape import Shape, shaped
+
+from .calc import calc, evaluate
+from .dates import add_to_date, between, describe
+from .json_query import query
+from .ocr import ocr
+from .recognizer import Recognized, Recognizer, Word
+from .text import count_char, match, sha256
+from .units import convert
+
+__all__ = ["TOOLS", "Recognized", "Recognizer", "Word", "stdlib_tools"]
+
+
+def _grouped(*tools: Tool) -> tuple[Tool, ...]:
+    """Each under its full name as its key, in the group of its namespace: `add` alone would say too little."""
+    return tuple(toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})[0] for tool in tools)
+
+
+TOOLS: tuple[Tool, ...] = _grouped(
+    calc, evaluate, match, count_char, sha256, query, add_to_date, between, describe, convert, ocr
+)
+
+
+def stdlib_tools(enabled: Iterable[str] | None = None, **options: Unpack[Shape]) -> tuple[Tool, ...]:
+    """The tools as a set: all, or those that `enabled` names by full name (`math::calc`) or namespace (`dates`).
+
+    `options` are those of every pack (`tools.shape.Shape`), by full name. Raises ConfigError for a name, group or option that
+    does not exist, naming the nearest.
+    """
+    if enabled is not None:
+        options["enabled_tools"] = enabled
+    return shaped(TOOLS, options)

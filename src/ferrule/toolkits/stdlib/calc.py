@@ -1,0 +1,292 @@
+"""`math::calc` and `math::evaluate`: exact arithmetic on rational numbers, bounded.
+
+    expression = term (("+" | "-") term)*        term = power (("*" | "/" | "//" | "%") power)*
+    power = sign ("^" | "**") power | sign       sign = ("+" | "-") sign | atom
+    atom = number | name "(" expression ("," expression)* ")" | name | "(" expression ")"
+
+A sign before a power binds last, as in mathematics: `-2^2` is -4, and `2^-1` is 0.5. Nothing is evaluated by Python: an
+expression is read character by character, and every step is bounded before it is made. Roots and the constants `pi` and `e` are
+rounded to `numerals.DIGITS` digits, and so is every result that has no finite decimal; the answer says which it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import ceil, floor, isqrt
+from typing import Annotated, Literal, TypedDict
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+
+from .numerals import DIGITS, LONGEST, bounded, read_number, rounded, too_large, write_number
+from .typed import typed
+
+LONGEST_EXPRESSION = 2_000
+DEEPEST = 50
+"""Brackets and signs within each other."""
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>\*\*|//|[-+*/%^(),]))",
+    re.ASCII,
+)
+_CONSTANTS = {
+    # Both to 60 digits: OEIS A000796 and A001113.
+    "pi": Fraction(Decimal("3.14159265358979323846264338327950288419716939937510582097494")),
+    "e": Fraction(Decimal("2.71828182845904523536028747135266249775724709369995957496697")),
+}
+
+
+class Calculated(TypedDict):
+    """`value` in decimal; `exact` is false where it was rounded to 50 significant digits."""
+
+    value: str
+    exact: bool
+
+
+@dataclass(slots=True)
+class _Reader:
+    """An expression on its way. `exact` turns false with the first rounded value."""
+
+    text: str
+    at: int = 0
+    depth: int = 0
+    exact: bool = True
+
+    def next(self) -> tuple[str, str]:
+        """Kind and text of the next token; the kind is empty at the end. Nothing is taken."""
+        found = _TOKEN.match(self.text, self.at)
+        if found is None:
+            rest = self.text[self.at :].strip()
+            if rest:
+                raise self.wrong(f"`{rest[0]}` is not part of an expression")
+            return "", ""
+        return found.lastgroup or "", found[found.lastgroup or 0]
+
+    def take(self, *wanted: str) -> str:
+        """The next token if it is one of these signs, else nothing."""
+        kind, text = self.next()
+        if kind != "sign" or text not in wanted:
+            return ""
+        self.skip()
+        return text
+
+    def skip(self) -> None:
+        found = _TOKEN.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+
+    def wrong(self, what: str) -> RetryCall:
+        return RetryCall(
+            f"`expression` at character {self.at + 1}: {what}; it may hold numbers, + - * / // % ^, brackets, "
+            f"{', '.join(sorted(_FUNCTIONS))}, pi and e"
+        )
+
+    def expect(self, sign: str) -> None:
+        if not self.take(sign):
+            raise self.wrong(f"`{sign}` is missing")
+
+
+def _sum(reader: _Reader) -> Fraction:
+    value = _product(reader)
+    while sign := reader.take("+", "-"):
+        value = bounded(_apply(sign, value, _product(reader)), "the result")
+    return value
+
+
+def _product(reader: _Reader) -> Fraction:
+    value = _signed(reader)
+    while sign := reader.take("*", "/", "//", "%"):
+        value = bounded(_apply(sign, value, _signed(reader)), "the result")
+    return value
+
+
+def _signed(reader: _Reader) -> Fraction:
+    reader.depth += 1
+    if reader.depth > DEEPEST:
+        raise reader.wrong(f"more than {DEEPEST} brackets or signs within each other")
+    sign = reader.take("+", "-")
+    value = _signed(reader) if sign else _power(reader)
+    reader.depth -= 1
+    return -value if sign == "-" else value
+
+
+def _power(reader: _Reader) -> Fraction:
+    base = _atom(reader)
+    return _raised(base, _signed(reader)) if reader.take("^", "**") else base
+
+
+def _raised(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator != 1:
+        raise RetryCall(f"the exponent {_short(exponent)} is not a whole number; there is `sqrt` for roots")
+    if base == 0 and exponent < 0:
+        raise _no_division()
+    if base in (0, 1, -1):
+        odd = exponent.numerator % 2 == 1
+        return base if odd or (base == 0 and exponent) else Fraction(1)
+    # Checked before: a power is the one step whose result can be far larger than what went in.
+    size = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if size * abs(exponent.numerator) > 8 * LONGEST:
+        raise too_large("the power")
+    return bounded(Fraction(base**exponent.numerator), "the power")
+
+
+def _atom(reader: _Reader) -> Fraction:
+    kind, text = reader.next()
+    if kind == "number":
+        reader.skip()
+        return read_number(text, "a number of `expression`")
+    if kind == "name":
+        reader.skip()
+        return _named(reader, text)
+    if kind == "sign" and text == "(":
+        reader.skip()
+        value = _sum(reader)
+        reader.expect(")")
+        return value
+    raise reader.wrong(f"a number is missing before `{text}`" if text else "it ends where a number should be")
+
+
+def _named(reader: _Reader, name: str) -> Fraction:
+    if name in _CONSTANTS:
+        reader.exact = False
+        return _CONSTANTS[name]
+    if name not in _FUNCTIONS:
+        raise reader.wrong(f"`{name[:40]}` is not known")
+    reader.expect("(")
+    values = [_sum(reader)]
+    while reader.take(","):
+        values.append(_sum(reader))
+    reader.expect(")")
+    least, most, function = _FUNCTIONS[name]
+    if not least <= len(values) <= most:
+        raise reader.wrong(f"`{name}` takes {least} to {most} values, found {len(values)}")
+    return bounded(function(reader, values), f"`{name}`")
+
+
+def _absolute(reader: _Reader, values: list[Fraction]) -> Fraction:
+    return abs(values[0])
+
+
+def _up(reader: _Reader, values: list[Fraction]) -> Fraction:
+    return Fraction(ceil(values[0]))
+
+
+def _down(reader: _Reader, values: list[Fraction]) -> Fraction:
+    return Fraction(floor(values[0]))
+
+
+def _largest(reader: _Reader, values: list[Fraction]) -> Fraction:
+    return max(values)
+
+
+def _smallest(reader: _Reader, values: list[Fraction]) -> Fraction:
+    return min(values)
+
+
+def _round(reader: _Reader, values: list[Fraction]) -> Fraction:
+    places = values[1] if len(values) > 1 else Fraction(0)
+    if places.denominator != 1 or abs(places) > LONGEST:
+        raise RetryCall(f"`round` takes a whole number of places up to {LONGEST}, found {_short(places)}")
+    return Fraction(round(values[0], int(places)))
+
+
+def _root(reader: _Reader, values: list[Fraction]) -> Fraction:
+    value = values[0]
+    if value < 0:
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED,
+            "the square root of a negative number is not a real number; check its sign",
+        )
+    root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
+    if root * root == value:
+        return root
+    reader.exact = False
+    context = Context(prec=DIGITS + 5)
+    quotient = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return Fraction(context.sqrt(quotient))
+
+
+_Function = Callable[[_Reader, list[Fraction]], Fraction]
+_FUNCTIONS: dict[str, tuple[int, int, _Function]] = {
+    "abs": (1, 1, _absolute),
+    "ceil": (1, 1, _up),
+    "floor": (1, 1, _down),
+    "max": (1, 100, _largest),
+    "min": (1, 100, _smallest),
+    "round": (1, 2, _round),
+    "sqrt": (1, 1, _root),
+}
+"""Name -> least and most values that it takes, and what it does."""
+
+
+def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
+    if sign in ("/", "//", "%") and right == 0:
+        raise _no_division()
+    match sign:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left / right
+        case "//":
+            return Fraction(left // right)
+        case _:
+            return left % right
+
+
+def _no_division() -> ToolFailed:
+    return ToolFailed(ErrorType.VALIDATION_FAILED, "division by zero has no result; check the divisor")
+
+
+def _short(number: Fraction) -> str:
+    return write_number(number)[0][:40]
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+
+@typed(
+    "math", examples=[{"request": "What is 17.5 times 4?", "arguments": {"lhs": 17.5, "rhs": 4, "op": "mul"}}]
+)
+async def calc(
+    lhs: Annotated[float, "The left number."],
+    rhs: Annotated[float, "The right number."],
+    op: Annotated[Literal["add", "sub", "mul", "div"], "What to do with them."],
+) -> float:
+    """Add, subtract, multiply or divide two numbers. Decimals are taken as they are written: 0.1 + 0.2 is 0.3.
+
+    A whole result is exact; any other is the nearest double-precision number to the exact one.
+    """
+    left, right = read_number(lhs, "`lhs`"), read_number(rhs, "`rhs`")
+    result = bounded(_apply(_SIGNS[op], left, right), "the result")
+    if result.denominator == 1:
+        return int(result)
+    try:
+        return float(result)
+    except OverflowError:
+        raise too_large("the result") from None
+
+
+@typed("math", examples=[{"request": "Work out (3 + 4) * 2.5", "arguments": {"expression": "(3 + 4) * 2.5"}}])
+async def evaluate(
+    expression: Annotated[str, "Such as `(3 + 4) * 2.5`, `2^10 / 3` or `round(sqrt(2), 4)`."],
+) -> Calculated:
+    """Work out an expression exactly. `value` is decimal text; `exact` is false where it was rounded to 50 digits."""
+    if len(expression) > LONGEST_EXPRESSION:
+        raise RetryCall(f"`expression` has {len(expression)} characters; the most is {LONGEST_EXPRESSION}")
+    reader = _Reader(expression)
+    value = _sum(reader)
+    kind, text = reader.next()
+    if kind:
+        raise reader.wrong(f"`{text[:40]}` does not belong here")
+    if not reader.exact:
+        # What was rounded on the way has no more digits to say.
+        value = rounded(value)
+    written, finite = write_number(value)
+    return Calculated(value=written, exact=finite and reader.exact)

@@ -1,0 +1,135 @@
+"""`json::query`: a part of a JSON document, by pointer (RFC 6901) or by path (`json_path`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Any, NoReturn, TypedDict, cast
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+
+from .json_path import Node, select
+from .text import check_text
+from .typed import typed
+
+DEEPEST = 500
+"""Values within each other."""
+MOST_MATCHES = 1_000
+_INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+
+
+class Found(TypedDict):
+    """A value and where it stands: a JSON Pointer, which can be asked for again."""
+
+    pointer: str
+    value: Any
+
+
+class Selected(TypedDict):
+    """`partial`: there are more than `limit`."""
+
+    matches: list[Found]
+    count: int
+    partial: bool
+
+
+@typed(
+    "json",
+    examples=[
+        {
+            "request": 'Take the name of the first user from {"users": [{"name": "Ada"}]}',
+            "arguments": {"document": {"users": [{"name": "Ada"}]}, "path": "/users/0/name"},
+        }
+    ],
+)
+def query(
+    document: Annotated[Any, "A JSON value, or JSON as text."],
+    path: Annotated[
+        str,
+        "A JSON Pointer such as `/users/0/name`, or a JSONPath such as `$.users[*].name`, `$..id`, "
+        '`$.users[?@.age >= 18 && @.state == "open"]`.',
+    ],
+    limit: Annotated[int, "Stop after this many matches, 1 to 1000."] = 100,
+) -> Selected:
+    """Take values out of a JSON document. A pointer names one value and fails where there is none; a path selects any number."""
+    if not 1 <= limit <= MOST_MATCHES:
+        raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
+    value = _read(document)
+    nodes = select(value, path) if path.startswith("$") else iter([_pointed(value, path)])
+    return _selected(nodes, limit)
+
+
+def _selected(nodes: Iterator[Node], limit: int) -> Selected:
+    found = [Found(pointer=place, value=value) for place, value in islice(nodes, limit + 1)]
+    return Selected(matches=found[:limit], count=min(len(found), limit), partial=len(found) > limit)
+
+
+def _read(document: Any) -> Any:
+    if not isinstance(document, str):
+        return document
+    check_text(document, "document")
+    if _depth(document) > DEEPEST:
+        raise ToolFailed(
+            ErrorType.LIMIT, f"`document` has more than {DEEPEST} values within each other; pass a part of it"
+        )
+    try:
+        return json.loads(document, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ToolFailed(
+            ErrorType.PARSE_ERROR,
+            f"`document` is not JSON: {str(error).partition(';')[0][:200]}; pass it as a value or correct it",
+        ) from None
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"`{name}` is no JSON number")
+
+
+def _depth(text: str) -> int:
+    """An upper bound: brackets within texts are counted as well."""
+    depth = most = 0
+    for sign in re.findall(r"[\[{\]}]", text):
+        depth += 1 if sign in "[{" else -1
+        most = max(most, depth)
+    return most
+
+
+def _pointed(document: Any, pointer: str) -> Node:
+    if pointer and not pointer.startswith("/"):
+        raise RetryCall(
+            f"`path` = `{pointer[:60]}` is neither a pointer, which begins with `/`, nor a path, which begins with `$`"
+        )
+    value, place = document, ""
+    for written in pointer.split("/")[1:]:
+        if re.search(r"~(?![01])", written):
+            raise RetryCall(
+                f"`path`: in a pointer `~` is written `~0` and `/` within a name `~1`, found `{written[:60]}`"
+            )
+        value = _step(value, written.replace("~1", "/").replace("~0", "~"), place)
+        place += f"/{written}"
+    return place, value
+
+
+def _step(value: Any, token: str, place: str) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if token in members:
+            return members[token]
+        names = ", ".join(f"`{name[:40]}`" for name in islice(members, 20))
+        raise _missing(token, place, f"an object with {names or 'no members'}")
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if _INDEX.fullmatch(token) and len(token) < 10 and int(token) < len(items):
+            return items[int(token)]
+        raise _missing(token, place, f"an array of {len(items)} (its first is `0`)")
+    raise _missing(token, place, "a single value")
+
+
+def _missing(token: str, place: str, what: str) -> ToolFailed:
+    return ToolFailed(
+        ErrorType.NOT_FOUND,
+        f"there is no `{token[:60]}` at {place[:200] or 'the top'}, which is {what}; name one that is there",
+    )

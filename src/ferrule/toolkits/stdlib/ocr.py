@@ -1,0 +1,247 @@
+"""`vision::ocr`: the text of an image, with the places of its lines and words.
+
+    image (workspace) -> bytes -> a recognizer (by default the program `tesseract`, confined) -> StructuredText
+
+The image is read here, by the workspace's own rules, and handed over as bytes: the program that reads it sees no workspace at all,
+only an empty folder, and reaches no network (`recognizer`). Another recognizer is a resource of the run: an object of a class below `Recognizer`.
+Places are pixels from the top left corner, `[left, top, width, height]`; confidence is 0 to 100, as the program judges itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from itertools import groupby
+from typing import Annotated, TypedDict
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.engine.threads import run_blocking
+from ferrule.guard.workspace import READ_LIMIT, Workspace
+from ferrule.tools.context import Context
+from ferrule.tools.definition import READS
+
+from .recognizer import SECONDS, Recognized, Recognizer, Word
+from .tesseract import Tesseract
+from .typed import typed
+
+MOST_TOKENS = 20_000
+TOPIC = "vision.ocr"
+"""The topic of the note that each call leaves in the journal: what was read, by what, how much was found."""
+
+_FORMATS: tuple[tuple[str, bytes], ...] = (
+    ("png", b"\x89PNG\r\n\x1a\n"),
+    ("jpeg", b"\xff\xd8\xff"),
+    ("gif", b"GIF8"),
+    ("bmp", b"BM"),
+    ("tiff", b"II*\0"),
+    ("tiff", b"MM\0*"),
+    ("webp", b"RIFF"),
+    ("pnm", b"P1"), ("pnm", b"P2"), ("pnm", b"P3"), ("pnm", b"P4"), ("pnm", b"P5"), ("pnm", b"P6"),
+)  # fmt: skip
+
+
+class Token(TypedDict):
+    """A word. `block` and `line` are indexes into the lists of the same result."""
+
+    text: str
+    box: list[int]
+    confidence: float
+    block: int
+    line: int
+
+
+class Line(TypedDict):
+    text: str
+    box: list[int]
+    confidence: float
+    block: int
+
+
+class Block(TypedDict):
+    """Lines that belong together, such as a column or a caption; `text` has a line break between them."""
+
+    text: str
+    box: list[int]
+
+
+class Source(TypedDict):
+    path: str
+    format: str
+    bytes: int
+    sha256: str
+
+
+class Backend(TypedDict):
+    name: str
+    version: str
+    language: str
+    sandbox: str
+
+
+class Stats(TypedDict):
+    """`confidence` is the mean of all tokens, 0 where there are none; `partial`: there were more than `MOST_TOKENS`."""
+
+    blocks: int
+    lines: int
+    tokens: int
+    confidence: float
+    partial: bool
+
+
+class StructuredText(TypedDict):
+    """`_type` is always `StructuredText`; `text` has a line break between lines and an empty line between blocks."""
+
+    _type: str
+    text: str
+    blocks: list[Block]
+    lines: list[Line]
+    tokens: list[Token]
+    source: Source
+    backend: Backend
+    stats: Stats
+
+
+class OcrOptions(TypedDict, total=False):
+    """`language`: of tesseract's names, several joined by `+`: `eng`, `deu+eng`."""
+
+    language: str
+
+
+@typed(
+    "vision",
+    side_effect="read",
+    risk="medium",
+    timeout=SECONDS + 15,
+    examples=[
+        {"request": "Read the text in screenshot.png", "arguments": {"image": "screenshot.png"}},
+        {
+            "request": "What does the German sign in sign.jpg say?",
+            "arguments": {"image": "sign.jpg", "options": {"language": "deu"}},
+        },
+    ],
+)
+async def ocr(
+    image: Annotated[
+        str, READS, "An image of the workspace: PNG, JPEG, TIFF, GIF, BMP, WebP or PNM, up to 10 MB."
+    ],
+    context: Context,
+    options: Annotated[
+        dict[str, str] | None, '{"language": "eng"}: of tesseract\'s names, several joined by `+`.'
+    ] = None,
+) -> StructuredText:
+    """Read the text in an image. Returns the text and its blocks, lines and tokens with places and confidence."""
+    language = _language(options or {})
+    workspace = context.resource(Workspace)
+    content = await run_blocking(lambda: workspace.read(image, limit=READ_LIMIT))
+    kind = _format(content, image)
+    recognized = await _recognizer(context).recognize(content, language, context)
+    source = Source(
+        path=workspace.name(image), format=kind, bytes=len(content), sha256=sha256(content).hexdigest()
+    )
+    found = _structured(recognized, source, language)
+    context.note(TOPIC, _noted(found))
+    return found
+
+
+def _recognizer(context: Context) -> Recognizer:
+    """The run's own, whatever class of recognizer it is, else tesseract."""
+    given = (item for item in context.resources.values() if isinstance(item, Recognizer))
+    return next(given, None) or Tesseract()
+
+
+def _language(options: dict[str, str]) -> str:
+    for name in options:
+        if name != "language":
+            raise RetryCall(f"`options` knows only `language`, found `{name[:40]}`")
+    language = options.get("language", "eng")
+    parts = language.split("+")
+    # What comes here becomes an argument of a program and the name of a file that it opens.
+    if len(parts) > 5 or not all(_is_language(part) for part in parts):
+        raise RetryCall(
+            f"`language` must be names such as `eng` or `deu+eng`, at most five, found `{language[:60]}`"
+        )
+    return language
+
+
+def _is_language(name: str) -> bool:
+    return 2 <= len(name) <= 20 and name.isascii() and name[0].isalpha() and name.replace("_", "").isalnum()
+
+
+def _format(content: bytes, path: str) -> str:
+    for name, start in _FORMATS:
+        if content.startswith(start) and (name != "webp" or content[8:12] == b"WEBP"):
+            return name
+    raise ToolFailed(
+        ErrorType.VALIDATION_FAILED,
+        f"`{path}` is not an image that can be read (PNG, JPEG, TIFF, GIF, BMP, WebP or PNM); name another file",
+    )
+
+
+def _structured(recognized: Recognized, source: Source, language: str) -> StructuredText:
+    words = recognized.words[:MOST_TOKENS]
+    blocks: list[Block] = []
+    lines: list[Line] = []
+    tokens: list[Token] = []
+    for _, of_block in groupby(words, key=lambda word: word.block):
+        first = len(lines)
+        for _, of_line in groupby(of_block, key=lambda word: word.line):
+            _add_line(list(of_line), len(blocks), lines, tokens)
+        inside = lines[first:]
+        text = "\n".join(line["text"] for line in inside)
+        blocks.append(Block(text=text, box=_around(line["box"] for line in inside)))
+    return StructuredText(
+        _type="StructuredText",
+        text="\n\n".join(block["text"] for block in blocks),
+        blocks=blocks,
+        lines=lines,
+        tokens=tokens,
+        source=source,
+        backend=Backend(
+            name=recognized.name, version=recognized.version, language=language, sandbox=recognized.sandbox
+        ),
+        stats=Stats(
+            blocks=len(blocks),
+            lines=len(lines),
+            tokens=len(tokens),
+            confidence=_mean(token["confidence"] for token in tokens),
+            partial=len(recognized.words) > len(words),
+        ),
+    )
+
+
+def _add_line(words: Sequence[Word], block: int, lines: list[Line], tokens: list[Token]) -> None:
+    number = len(lines)
+    made = [
+        Token(text=w.text, box=list(w.box), confidence=w.confidence, block=block, line=number) for w in words
+    ]
+    tokens += made
+    lines.append(
+        Line(
+            text=" ".join(token["text"] for token in made),
+            box=_around(token["box"] for token in made),
+            confidence=_mean(token["confidence"] for token in made),
+            block=block,
+        )
+    )
+
+
+def _around(boxes: Iterable[list[int]]) -> list[int]:
+    """The smallest box that holds all of these."""
+    corners = [(left, top, left + width, top + height) for left, top, width, height in boxes]
+    left, top = min(c[0] for c in corners), min(c[1] for c in corners)
+    return [left, top, max(c[2] for c in corners) - left, max(c[3] for c in corners) - top]
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return round(sum(numbers) / len(numbers), 2) if numbers else 0.0
+
+
+def _noted(found: StructuredText) -> str:
+    source, backend, stats = found["source"], found["backend"], found["stats"]
+    return (
+        f"{source['path']} ({source['format']}, {source['bytes']} bytes, sha256 {source['sha256']}) read by {backend['name']} "
+        f"{backend['version']} ({backend['language']}, {backend['sandbox']}): {stats['blocks']} blocks, {stats['lines']} lines, "
+        f"{stats['tokens']} tokens, confidence {stats['confidence']:g}"
+    )

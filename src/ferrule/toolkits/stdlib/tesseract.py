@@ -1,0 +1,157 @@
+"""Runs tesseract on an image that it gets on its standard input, in a sandbox of its own.
+
+The sandbox's workspace is an empty temporary folder, there is no network, and memory, processes and time are bounded: an image made to
+attack a decoder finds nothing there. Where this machine cannot hold that, the session's own answer to gaps decides
+(`CommandPolicy.on_gap`), as for any command. Output is tesseract's TSV: one row for each page, block, paragraph, line and word (level 5).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.engine.threads import run_blocking
+from ferrule.guard.environment import child_environment
+from ferrule.guard.sandbox.command import Capture, Command, Ended, Sink
+from ferrule.guard.sandbox.policy import Bounds, Policy
+from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.guard.workspace import Workspace
+from ferrule.toolkits.commands.confined import Confined
+from ferrule.toolkits.commands.policy import CommandPolicy
+from ferrule.toolkits.process import find_program
+from ferrule.tools.context import Context
+
+from .recognizer import SECONDS, Recognized, Recognizer, Word
+
+MOST_OUTPUT = 8 * 1024 * 1024
+"""Bytes of TSV."""
+BOUNDS = Bounds(memory=2 * 1024**3, processes=64, file_size=64 * 1024**2)
+INSTALL = "`apt install tesseract-ocr` or `brew install tesseract`"
+_WORD = "5"
+_COLUMNS = 12
+
+
+class Tesseract(Recognizer):
+    """The program `tesseract` of the PATH, 4 or later."""
+
+    async def recognize(self, image: bytes, language: str, context: Context) -> Recognized:
+        program = _program(context)
+        folder = await run_blocking(lambda: tempfile.mkdtemp(prefix="ferrule-ocr-"))
+        confined = Confined()
+        try:
+            policy = Policy(Path(folder), bounds=BOUNDS)
+            sandbox = await confined.sandbox(policy, CommandPolicy.of(context).on_gap, context)
+            version = await _version(sandbox, program, folder, context)
+            words = await _read(sandbox, program, folder, context, image, language)
+            return Recognized(words, "tesseract", version, sandbox.applied().rung)
+        finally:
+            await confined.close()
+            await run_blocking(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _program(context: Context) -> str:
+    workspace = context.resource(Workspace)
+    found = find_program("tesseract", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
+    if found is None:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            f"no text was read: the program `tesseract` is not installed; ask the person to install it ({INSTALL})",
+        )
+    return found
+
+
+async def _version(sandbox: Sandbox, program: str, folder: str, context: Context) -> str:
+    output = Capture(4096, 0)
+    await _run(sandbox, program, ("--version",), folder, context, output, output)
+    return (output.text().split() or ["", "unknown"])[1:2][0]
+
+
+async def _read(
+    sandbox: Sandbox, program: str, folder: str, context: Context, image: bytes, language: str
+) -> tuple[Word, ...]:
+    output = bytearray()
+    errors = Capture(2048, 2048)
+
+    def keep(data: bytes) -> bool:
+        output.extend(data)
+        return len(output) <= MOST_OUTPUT
+
+    arguments = ("stdin", "stdout", "-l", language, "tsv")
+    ended = await _run(sandbox, program, arguments, folder, context, keep, errors, image)
+    if ended.timed_out:
+        raise ToolFailed(
+            ErrorType.TIMEOUT, f"no text was read within {SECONDS:g} seconds; try a smaller image"
+        )
+    if ended.stopped:
+        raise ToolFailed(
+            ErrorType.LIMIT, f"the text is more than {MOST_OUTPUT} bytes; read parts of the image"
+        )
+    if ended.exit_code != 0:
+        raise _failed(errors.text(), ended, language)
+    return tuple(words_of(output.decode("utf-8", "replace")))
+
+
+async def _run(
+    sandbox: Sandbox,
+    program: str,
+    arguments: tuple[str, ...],
+    folder: str,
+    context: Context,
+    output: Sink,
+    errors: Capture,
+    stdin: bytes = b"",
+) -> Ended:
+    # One thread: what it finds must not depend on how many processors there are, nor take all of them.
+    environment = child_environment(os.environ, overrides={"OMP_THREAD_LIMIT": "1", "LC_ALL": "C"}).values
+    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return await sandbox.run(
+            Command(
+                ("tesseract", *arguments),
+                program=program,
+                directory=directory,
+                environment=environment,
+                output=output,
+                errors=errors,
+                stdin=stdin,
+                timeout=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
+                identity=context.identity,
+            )
+        )
+    finally:
+        os.close(directory)
+
+
+def _failed(said: str, ended: Ended, language: str) -> ToolFailed:
+    if "Failed loading language" in said or "Error opening data file" in said:
+        return ToolFailed(
+            ErrorType.NOT_FOUND,
+            f"tesseract has no data for the language `{language}` here; ask the person to install it "
+            f"(`apt install tesseract-ocr-{language.partition('+')[0]}`), or use `eng`",
+        )
+    how = f"exit status {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
+    last = said.strip().splitlines()[-1:] or ["it said nothing"]
+    return ToolFailed(
+        ErrorType.IO_ERROR, f"tesseract could not read the image ({how}: {last[0][:200]}); try another format"
+    )
+
+
+def words_of(table: str) -> list[Word]:
+    """The words of tesseract's TSV. Rows of other levels, empty words and rows that are no rows are left out.
+
+    Columns: level, page, block, paragraph, line, word, left, top, width, height, confidence, text.
+    """
+    words: list[Word] = []
+    for row in table.splitlines():
+        cells = row.split("\t")
+        if len(cells) != _COLUMNS or cells[0] != _WORD or not cells[11].strip():
+            continue
+        page, block, paragraph, line, _, left, top, width, height = (int(cell) for cell in cells[1:10])
+        place = (page, block, paragraph, line)
+        box = (left, top, width, height)
+        words.append(Word(cells[11].strip(), box, round(float(cells[10]), 2), place[:2], place))
+    return words

@@ -1,0 +1,140 @@
+"""`regex::match`, `strings::count_char` and `crypto::sha256`: facts about a text that models are bad at.
+
+Expressions are RE2's (the package `google-re2`): no look-around and no back-references, and therefore time that is linear in the
+text for each match, whatever either of them holds. Syntax: https://github.com/google/re2/wiki/Syntax. Places are characters (code points) from 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, TypedDict
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+
+from .typed import typed
+
+LONGEST_TEXT = 1_000_000
+"""Characters of a text."""
+LONGEST_PATTERN = 2_000
+MEMORY = 8 * 1024 * 1024
+"""Bytes that a compiled expression may take."""
+MOST_MATCHES = 1_000
+
+
+class Match(TypedDict):
+    """One match: the text from `start` up to `end`, and what each group took; null for a group that took no part."""
+
+    text: str
+    start: int
+    end: int
+    groups: list[str | None]
+
+
+class Matches(TypedDict):
+    """All matches from left to right. `partial`: there are more than were asked for. `names` are the named groups."""
+
+    matches: list[Match]
+    count: int
+    partial: bool
+    names: dict[str, int]
+
+
+@typed(
+    "regex",
+    examples=[
+        {
+            "request": "Find the numbers in 'a1 b22'",
+            "arguments": {"pattern": "[0-9]+", "text": "a1 b22"},
+        }
+    ],
+)
+def match(
+    pattern: Annotated[str, "The expression, in RE2 syntax: no look-around and no back-references."],
+    text: Annotated[str, "The text to search."],
+    ignore_case: Annotated[bool, "Take upper and lower case as the same."] = False,
+    multiline: Annotated[bool, "`^` and `$` match at every line."] = False,
+    limit: Annotated[int, "Stop after this many matches, 1 to 1000."] = 100,
+) -> Matches:
+    """Find all that a regular expression matches in a text, with places and groups. No match is an empty list."""
+    if not 1 <= limit <= MOST_MATCHES:
+        raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
+    check_text(text, "text")
+    compiled = _compiled(pattern, ignore_case=ignore_case, multiline=multiline)
+    found: list[Match] = []
+    last: tuple[int, int] | None = None
+    for one in compiled.finditer(text):
+        if one.span() == last:
+            continue  # google-re2 1.1 gives an empty match that lies ahead a second time
+        last = one.span()
+        if len(found) == limit:
+            return _matches(compiled, found, partial=True)
+        found.append(Match(text=one.group(), start=one.start(), end=one.end(), groups=list(one.groups())))
+    return _matches(compiled, found, partial=False)
+
+
+def _matches(compiled: Any, found: list[Match], *, partial: bool) -> Matches:
+    names = dict(sorted(compiled.groupindex.items()))
+    return Matches(matches=found, count=len(found), partial=partial, names=names)
+
+
+def _compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
+    check_text(pattern, "pattern", LONGEST_PATTERN)
+    re2 = _engine()
+    options = re2.Options()
+    options.max_mem = MEMORY
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    flags = "(?m)" if multiline else ""
+    try:
+        return re2.compile(flags + pattern, options)
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        raise RetryCall(
+            f"`pattern` cannot be used: {said[:200]}; write it in RE2 syntax (no look-around, no back-references)"
+        ) from None
+
+
+def _engine() -> Any:
+    try:
+        import re2  # pyright: ignore[reportMissingImports]  an extra, without types
+    except ImportError:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            "regular expressions need the package `google-re2`, which is not installed; ask the person to run "
+            "`pip install 'ferrule[typed]'`",
+        ) from None
+    return re2  # pyright: ignore[reportUnknownVariableType]  as above
+
+
+def check_text(text: str, where: str, most: int = LONGEST_TEXT) -> bytes:
+    """The text in UTF-8. Raises RetryCall for one that is too long, or holds half of a character."""
+    if len(text) > most:
+        raise RetryCall(f"`{where}` has {len(text)} characters; the most is {most}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise RetryCall(
+            f"`{where}` has half of a surrogate pair at character {error.start}, which is no text; leave it out"
+        ) from None
+
+
+@typed(
+    "strings",
+    examples=[{"request": "How many r are in strawberry?", "arguments": {"text": "strawberry", "char": "r"}}],
+)
+async def count_char(
+    text: Annotated[str, "The text to count in."],
+    char: Annotated[str, "Exactly one character; upper and lower case differ."],
+) -> int:
+    """How often one character occurs in a text."""
+    check_text(text, "text")
+    if len(char) != 1:
+        raise RetryCall(f"`char` must be exactly one character, found {len(char)}: `{char[:20]}`")
+    return text.count(char)
+
+
+@typed("crypto", examples=[{"request": "SHA-256 of hello", "arguments": {"text": "hello"}}])
+async def sha256(text: Annotated[str, "The text; its UTF-8 bytes are hashed."]) -> str:
+    """The SHA-256 hash of a text as 64 lowercase hexadecimal digits."""
+    return hashlib.sha256(check_text(text, "text")).hexdigest()

@@ -1,0 +1,1 @@
+"""Finding a tool among many: the index and its strategies, without I/O."""

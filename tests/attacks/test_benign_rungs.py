@@ -1,0 +1,79 @@
+"""Ordinary work goes on where the machine offers less: under bubblewrap, and under Landlock alone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import test_benign as benign
+from benign_rows import WORK, Work
+from confined import Confined
+
+from ferrule.guard.sandbox.policy import Policy
+from ferrule.guard.sandbox.probes import probe
+from ferrule.guard.sandbox.rungs import ladder
+
+CHOSEN = {
+    "pytest", "make-parallel", "gcc-link", "git-commit", "git-rebase", "venv-offline-pip", "test-key", "node-test", "npm-install-local",
+    "multiprocessing", "sqlite", "process-substitution", "fifo", "links", "modes",
+}  # fmt: skip
+ROWS = [work for work in WORK if work.id in CHOSEN]
+NOT_THERE = {
+    "loopback-server": "there is no loopback",
+    "pseudo-terminal": "there are no terminals of its own",
+}
+"""Work that Landlock alone has no place for."""
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Path]:
+    # Not below /tmp: that is a folder of its own inside bubblewrap.
+    made = Path(tempfile.mkdtemp(prefix="ferrule-work-", dir=Path.home())).resolve()
+    benign._project(made / "kept")  # pyright: ignore[reportPrivateUsage]  the same project as in that table
+    (made / "project").mkdir()
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
+def confined(request: pytest.FixtureRequest, base: Path) -> Iterator[Confined]:
+    policy = Policy(base / "project", readable=(benign.PACKAGES,), require=frozenset())
+    found = next((one for one in ladder(policy, probe()) if one.name == request.param), None)
+    if found is None:
+        pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
+    built = Confined(policy, found)
+    yield built
+    built.close()
+
+
+def ran(confined: Confined, base: Path, work: Work) -> tuple[bool, str]:
+    if work.id.startswith(("npm", "node")) and shutil.which("npm") is None:
+        pytest.skip("node is not installed")
+    benign._fill(base / "project", base / "kept")  # pyright: ignore[reportPrivateUsage]  the same project
+    script = work.script.replace("<python>", benign.PYTHON).replace("<packages>", benign.PACKAGES)
+    ended, shown = confined.run(script, timeout=120, **benign.ME)
+    text = shown.decode(errors="replace")
+    return (ended.exit_code, ended.signal, ended.refused) == (0, "", ()) and work.says in text, text
+
+
+@pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
+@pytest.mark.parametrize("work", ROWS, ids=lambda work: work.id)
+def test_ordinary_work_goes_on_where_the_machine_offers_less(
+    base: Path, confined: Confined, work: Work
+) -> None:
+    worked, text = ran(confined, base, work)
+    assert worked, text
+
+
+@pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
+@pytest.mark.parametrize("name", NOT_THERE)
+def test_what_landlock_alone_has_no_place_for_is_known(base: Path, confined: Confined, name: str) -> None:
+    work = next(one for one in WORK if one.id == name)
+    assert ran(confined, base, work)[0] is (confined.sandbox.applied().rung != "landlock")

@@ -1,0 +1,168 @@
+"""Tasks of a session: whose they are, how they end, and what is known of them. Tools with scripts: `tests/extend/test_async_tools.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.core.errors import ToolFailed
+from ferrule.core.events import Noticed
+from ferrule.core.identity import Identity
+from ferrule.engine.background import MOST_KEPT, TOPIC, Background, background, standings
+from ferrule.tools.context import Context
+
+WHO = Identity("t", "u", "s", "r")
+PATIENT = 60
+
+
+class Notes(list[Noticed]):
+    """What was noted, as the journal would keep it."""
+
+    def __call__(self, topic: str, text: str) -> None:
+        self.append(Noticed(topic, text))
+
+
+async def _value() -> Any:
+    return {"n": 1}
+
+
+async def _never() -> Any:
+    await asyncio.Event().wait()
+
+
+async def _fail() -> Any:
+    raise ZeroDivisionError("by zero")
+
+
+@pytest.mark.proves("task.outcome")
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        (_value, {"status": "done", "result": {"n": 1}}),
+        (
+            _fail,
+            {"status": "failed", "error_type": "internal_error", "error": "ZeroDivisionError: by zero"},
+        ),
+    ],
+)
+async def test_a_task_says_what_came_of_it(
+    work: Callable[[], Awaitable[Any]], expected: dict[str, Any]
+) -> None:
+    notes, told = Notes(), []
+    tasks = Background(WHO, notes)
+    task_id = tasks.start(work, name="job", tell=told.append)
+    assert tasks.shown(task_id) == {"task_id": task_id, "name": "job", "status": "running"}
+    found = await tasks.wait(task_id, PATIENT)
+    assert found == {"task_id": task_id, "name": "job", **expected}
+    assert standings(notes) == {task_id: expected["status"]}
+    assert told == []  # Somebody waited for it.
+
+
+@pytest.mark.proves("task.outcome")
+async def test_a_value_that_is_no_json_is_a_failure() -> None:
+    tasks = Background(WHO)
+
+    async def work() -> Any:
+        return object()
+
+    found = await tasks.wait(tasks.start(work, name="job"), PATIENT)
+    assert (found["status"], found["error_type"]) == ("failed", "internal_error")
+
+
+@pytest.mark.proves("task.ends")
+async def test_tasks_of_a_run_end_with_it_and_others_go_on() -> None:
+    notes = Notes()
+    tasks = Background(WHO, notes)
+    ours = tasks.start(_never, name="of run", of_run=True)
+    other = tasks.start(_never, name="of session")
+    await tasks.end_run()
+    assert (tasks.shown(ours)["status"], tasks.shown(other)["status"]) == ("cancelled", "running")
+    await tasks.close()
+    assert standings(notes) == {ours: "cancelled", other: "cancelled"}
+
+
+@pytest.mark.proves("task.ends")
+async def test_a_session_that_goes_on_after_it_was_closed_is_closed_again() -> None:
+    closers: list[Callable[[], Awaitable[None]]] = []
+    context = Context(WHO, "c", on_close=closers.append)
+    for _ in range(2):
+        task_id = background(context).start(_never, name="job")
+        background(context)
+        (closer,) = closers
+        closers.clear()
+        await closer()
+        assert background(context).shown(task_id)["status"] == "cancelled"
+        await closers.pop()()
+
+
+@pytest.mark.proves("task.ends")
+def test_a_task_whose_event_loop_is_over_is_over() -> None:
+    notes = Notes()
+    tasks = Background(WHO, notes)
+
+    async def begin() -> str:
+        task_id = tasks.start(_never, name="job")
+        await asyncio.sleep(0)
+        return task_id
+
+    task_id = asyncio.run(begin())
+    assert tasks.shown(task_id)["status"] == "cancelled"
+    asyncio.run(tasks.close())
+    assert standings(notes) == {task_id: "cancelled"}
+
+
+@pytest.mark.proves("task.own-session")
+async def test_an_id_of_another_session_is_not_found_and_a_lost_one_is_unknown() -> None:
+    here, there = Background(WHO), Background(Identity("t", "u", "other", "r"))
+    task_id = here.start(_value, name="job")
+    with pytest.raises(ToolFailed, match="no task"):
+        there.shown(task_id)
+    after_a_crash = Background(Identity("t", "u", "s", "another run"))
+    assert after_a_crash.shown(task_id)["status"] == "unknown"
+    assert (await after_a_crash.wait(task_id, PATIENT))["status"] == "unknown"
+    assert (await after_a_crash.end(task_id))["status"] == "unknown"
+    await here.close()
+
+
+@pytest.mark.proves("task.own-session")
+@given(st.text(), st.text(alphabet="task_0123456789abcdef", max_size=30))
+def test_an_id_that_nobody_gave_is_not_found(text: str, likely: str) -> None:
+    tasks = Background(WHO)
+    for wrong in (text, likely, f"task_{likely}"):
+        with pytest.raises(ToolFailed):
+            tasks.shown(wrong)
+
+
+@pytest.mark.proves("task.bounded")
+async def test_finished_tasks_are_forgotten_oldest_first_and_are_unknown_then() -> None:
+    tasks = Background(WHO)
+    started: list[str] = []
+    for _ in range(MOST_KEPT + 3):
+        started.append(tasks.start(_value, name="job"))
+        await tasks.wait(started[-1], PATIENT)
+    tasks.start(_value, name="job")
+    known = [tasks.shown(task_id)["status"] for task_id in started]
+    assert known == ["unknown"] * 3 + ["done"] * MOST_KEPT
+    await tasks.close()
+
+
+_NAMES = st.sampled_from(["task_" + sign * 20 for sign in "0af"])
+_TEXTS = st.builds(
+    "{} (`{}`) {}".format,
+    _NAMES,
+    st.sampled_from(["slow", "x y"]),
+    st.sampled_from(["started", "done", "failed: done", "cancelled", "odd"]),
+)
+
+
+@pytest.mark.proves("task.outcome")
+@given(st.lists(st.one_of(_TEXTS, st.text())))
+def test_a_journal_with_anything_in_it_says_how_its_tasks_stand(texts: list[str]) -> None:
+    found = standings(Noticed(TOPIC, text) for text in texts)
+    assert set(found.values()) <= {"unknown", "done", "failed", "cancelled"}
+    assert standings(Noticed("other", text) for text in texts) == {}

@@ -1,0 +1,315 @@
+"""Golden answers of the Messages and Responses APIs: decoded, stored, sent again byte for byte, cut at every byte.
+
+The files were made from the official SDKs' types by `golden/make_golden.py`; these tests read them without an SDK, but for
+those that ask whether the files, and the requests made from them, still fit the SDKs that are installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core import events
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.engine.agent import Agent
+from ferrule.models import anthropic_fold, responses_fold
+from ferrule.models.anthropic import Anthropic
+from ferrule.models.folding import Answer
+from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.models.sse import Events
+from ferrule.models.wire import ModelOptions, Wire
+from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.testing.wire_conformance import ADD, HELLO, Listener
+from ferrule.tools.decorator import tool
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = [
+    (wire, path.stem)
+    for wire in ("anthropic", "openai-responses")
+    for path in sorted((GOLDEN / wire).glob("*.json"))
+]
+NOT_REPLAYED = {("anthropic", "refusal"), ("openai-responses", "refusal"), ("anthropic", "pause")}
+SPENT = {"anthropic": Usage(2316, 77, 2048, 256), "openai-responses": Usage(2316, 77)}
+
+# Text, reasoning, calls, stop, and what the provider did itself (kind, name, status).
+EXPECTED: dict[tuple[str, str], tuple[str, str, list[tuple[str, str]], str, list[tuple[str, str, str]]]] = {
+    ("anthropic", "text"): ("Drei ☃ 🙂\n\nEnde.", "", [], "end", []),
+    ("anthropic", "tools"): ("Let me add.", "", [("toolu_01A", '{"a":1,"b":2}'), ("toolu_01B", '{"a":"ä\\"","b":[null,1.5]}')], "calls", []),
+    ("anthropic", "thinking"): ("", 'First ä,\nthen "b". ☃', [("toolu_01A", '{"a":1,"b":2}')], "calls", []),
+    ("anthropic", "interleaved"): ("So:", 'First ä,\nthen "b". ☃More.', [("toolu_01A", "{}")], "calls", []),
+    ("anthropic", "cut"): ("so f", 'First ä,\nthen "b". ☃', [], "length", []),
+    ("anthropic", "refusal"): ("I will", "", [], "filter", []),
+    ("anthropic", "web_search"): ("I search.It rains.", "", [], "end", [("search", "web_search", "completed")]),
+    ("anthropic", "web_search_error"): ("No.", "", [], "end", [("search", "web_search", "failed")]),
+    ("anthropic", "tool_search"): ("", "", [("toolu_01A", '{"a":1,"b":2}')], "calls", [("tool_search", "tool_search_tool_bm25", "completed")]),
+    ("anthropic", "tool_search_error"): ("?", "", [], "end", [("tool_search", "tool_search_tool_regex", "failed")]),
+    ("anthropic", "code_execution"): ("", "", [("toolu_01A", '{"a":1}')], "calls", [("execute", "bash_code_execution", "completed")]),
+    ("anthropic", "mcp"): ("Found.", "", [], "end", [("mcp", "docs.search", "completed")]),
+    ("anthropic", "pause"): ("", "", [], "length", [("search", "web_search", "in_progress")]),
+    ("openai-responses", "text"): ("Drei ☃ 🙂\n\nEnde.", "", [], "end", []),
+    ("openai-responses", "tools"): ("Let me add.", 'First ä.\n\nThen "b".', [("call_1", '{"a": 1, "b": 2}'), ("call_2", '{"a":"ä"}')], "calls", []),
+    ("openai-responses", "web_search"): ("It rains.", "", [], "end", [("search", "web_search", "completed")]),
+    ("openai-responses", "mcp"): ("Found.", "", [], "end", [("mcp", "docs.mcp_list_tools", "completed"), ("mcp", "docs.search", "completed")]),
+    ("openai-responses", "mcp_approval"): ("", "", [("mcpr_1", '{"server":"docs","tool":"delete","arguments":{"id":7}}')], "calls", []),
+    ("openai-responses", "tool_search"): ("", "", [("call_1", '{"a":1}')], "calls", [("tool_search", "tool_search", "completed")]),
+    ("openai-responses", "code"): ("1", "", [], "end", [("execute", "code_interpreter", "completed")]),
+    ("openai-responses", "program"): ("", "", [("call_1", '{"a":1}')], "calls", [("execute", "program", "completed")]),
+    ("openai-responses", "refusal"): ("I will not.", "", [], "filter", []),
+    ("openai-responses", "cut"): ("so f", "", [], "length", []),
+    ("openai-responses", "compaction"): ("Going on.", "", [], "end", []),
+}  # fmt: skip
+
+
+def golden(wire: str, case: str, *, streamed: bool) -> bytes:
+    return (GOLDEN / wire / f"{case}.{'sse' if streamed else 'json'}").read_bytes()
+
+
+def parts(wire: str, case: str) -> list[tuple[Any, bytes]]:
+    """The blocks or items of a case, and the bytes in which its files spell them."""
+    listed = json.loads(golden(wire, case, streamed=False))["content" if wire == "anthropic" else "output"]
+    escaped = b'": ' in golden(wire, case, streamed=False)[:12]
+    if escaped:
+        return [(part, json.dumps(part).encode()) for part in listed]
+    return [(part, json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()) for part in listed]
+
+
+def folded(wire: str, chunks: list[bytes]) -> ModelAnswered:
+    """A stream, folded without a server."""
+    return _folded_message(chunks) if wire == "anthropic" else _folded_output(chunks)
+
+
+def _folded_message(chunks: list[bytes]) -> ModelAnswered:
+    message = anthropic_fold.Message(Answer())
+    fold = anthropic_fold.StreamFold(message, "m", tools=True)
+    _feed(fold, chunks)
+    fold.finished()
+    return message.sealed("m", message.answered({}), "")
+
+
+def _folded_output(chunks: list[bytes]) -> ModelAnswered:
+    output = responses_fold.Output(Answer())
+    fold = responses_fold.StreamFold(output, "m", tools=True)
+    _feed(fold, chunks)
+    fold.finished()
+    return output.sealed("m", output.answered({}), "")
+
+
+def _feed(fold: Any, chunks: list[bytes]) -> None:
+    stream = Events()
+    for chunk in chunks:
+        fold.add(stream.feed(chunk))
+    fold.add(stream.close())
+
+
+MAKE: dict[str, Callable[[str], Wire]] = {
+    "anthropic": lambda url: Anthropic("m", base_url=url, api_key="k"),
+    "openai-responses": lambda url: OpenAIResponses("m", base_url=f"{url}/v1", api_key="k"),
+}
+LAST = {
+    "anthropic": Reply(
+        json={"content": [{"type": "text", "text": "3"}], "stop_reason": "end_turn", "usage": {}}
+    ),
+    "openai-responses": Reply(json={"output": [], "status": "completed"}),
+}
+
+
+def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, bytes]:
+    """The golden answer over HTTP, stored and read again, and the request that follows it."""
+    kind = "text/event-stream" if streamed else "application/json"
+    first = Reply(pieces=[golden(wire, case, streamed=streamed)], headers={"content-type": kind})
+    replies, sent = [first, LAST[wire]], list[bytes]()
+
+    def answer(request: Request) -> Reply:
+        sent.append(request.body)
+        return replies.pop(0)
+
+    async def story() -> ModelAnswered:
+        async with asyncio.timeout(20), HttpDouble(answer) as server:
+            client = MAKE[wire](server.url)
+            try:
+                found = await client.open("Be brief.", [ADD], ModelOptions()).ask(
+                    HELLO, sink=Listener() if streamed else None
+                )
+                kept = stored(found)
+                history: list[Message] = [
+                    *HELLO,
+                    AssistantMessage(kept.text or "(no answer)", kept.calls, kept.reasoning, kept.raw),
+                ]
+                history += [ToolMessage(call.id, call.tool, "3") for call in kept.calls]
+                await client.open("Be brief.", [ADD], ModelOptions()).ask(
+                    [*history, UserMessage("And?")] if not kept.calls else history
+                )
+            finally:
+                await client.close()
+        return kept
+
+    if case == "pause":
+        # It goes on with the next answer: what is looked at here is the first part alone.
+        return folded(wire, [golden(wire, case, streamed=True)]), b""
+    return asyncio.run(story()), sent[-1]
+
+
+def stored(answer: ModelAnswered) -> ModelAnswered:
+    """As the journal keeps it."""
+    kind, body = events.spell(answer)
+    found = events.decode(kind, json.loads(body))
+    assert isinstance(found, ModelAnswered)
+    return found
+
+
+def turn_of(wire: str, request: bytes) -> list[Any]:
+    """The blocks or items of the answer in a request."""
+    sent = json.loads(request)
+    if wire == "anthropic":
+        return sent["messages"][1]["content"]
+    return sent["input"][1:]
+
+
+@pytest.mark.proves("wire.golden")
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("wire", "case"), CASES)
+def test_a_golden_answer_is_read_as_what_it_says(wire: str, case: str, streamed: bool) -> None:
+    found, _ = exchanged(wire, case, streamed=streamed)
+    calls = [(call.id, call.arguments) for call in found.calls]
+    made = [(call.tool_kind, call.name, call.status) for call in found.provider_calls]
+    assert (found.text, found.reasoning, calls, found.stop, made) == EXPECTED[wire, case]
+    assert found.usage == SPENT[wire]
+
+
+@pytest.mark.proves("wire.blocks-byte-exact")
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("wire", "case"), [one for one in CASES if one not in NOT_REPLAYED])
+def test_a_golden_answer_goes_back_byte_for_byte(wire: str, case: str, streamed: bool) -> None:
+    _, request = exchanged(wire, case, streamed=streamed)
+    sent, expected = turn_of(wire, request), parts(wire, case)
+    assert sent[: len(expected)] == [part for part, _ in expected]
+    for part, spelled in expected:
+        # Blocks that Anthropic streams in pieces have no bytes of their own; all others keep theirs.
+        if (
+            not streamed
+            or wire != "anthropic"
+            or part["type"].endswith("_result")
+            or part["type"] == "redacted_thinking"
+        ):
+            assert spelled in request
+
+
+@pytest.mark.proves("wire.cut-at-every-byte")
+@pytest.mark.parametrize(("wire", "case"), CASES)
+def test_a_golden_stream_may_be_cut_at_every_byte(wire: str, case: str) -> None:
+    data = golden(wire, case, streamed=True)
+    whole = Events()
+    expected = whole.feed(data) + whole.close()
+    for at in range(1, len(data)):
+        stream = Events()
+        assert stream.feed(data[:at]) + stream.feed(data[at:]) + stream.close() == expected, at
+    assert folded(wire, [data[i : i + 1] for i in range(len(data))]) == folded(wire, [data])
+
+
+@pytest.mark.proves("wire.cut-at-every-byte")
+@pytest.mark.parametrize(("wire", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")])
+def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(wire: str, case: str) -> None:
+    data = golden(wire, case, streamed=True)
+    expected = folded(wire, [data])
+    for at in range(len(data)):
+        try:
+            assert folded(wire, [data[:at]]) == expected
+        except ProviderError as error:
+            assert error.code in ("interrupted", "not_understood"), at
+
+
+@pytest.mark.proves("wire.replayed-after-resume")
+@pytest.mark.parametrize("wire", ["anthropic", "openai-responses"])
+def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> None:
+    case = {"anthropic": "thinking", "openai-responses": "tools"}[wire]
+    first = Reply(pieces=[golden(wire, case, streamed=False)], headers={"content-type": "application/json"})
+    replies, sent = [first, LAST[wire], LAST[wire]], list[bytes]()
+
+    def answer(request: Request) -> Reply:
+        sent.append(request.body)
+        return replies.pop(0)
+
+    @tool(side_effect="none")
+    def math_add(a: Any = 0, b: Any = 0) -> str:
+        """Add."""
+        return f"{a}{b}"
+
+    async def story() -> None:
+        async with asyncio.timeout(20), HttpDouble(answer) as server:
+            for message in ("What is 1+2?", "And?"):
+                agent = Agent(MAKE[wire](server.url), [math_add], way="native", journal=tmp_path / "j.db")
+                session = agent.resume(names[0]) if names else agent.session()
+                names.append(session.id)
+                await session.run(message)
+                await session.close()
+                await agent.close()
+                agent.journal.close()
+
+    names: list[str] = []
+    asyncio.run(story())
+    end = sent[1].rindex(b"]")
+    assert sent[2].startswith(sent[1][: end - 2 if wire == "anthropic" else end])
+    for _, spelled in parts(wire, case):
+        assert spelled in sent[2]
+
+
+# ---- against the SDKs that are installed
+
+SDKS = importlib.util.find_spec("anthropic") and importlib.util.find_spec("openai")
+with_sdks = pytest.mark.skipif(not SDKS, reason="the official SDKs are not installed")
+
+
+@with_sdks
+def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> None:
+    spec = importlib.util.spec_from_file_location("make_golden", GOLDEN / "make_golden.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made: dict[str, bytes] = module.files()
+    assert {
+        f"{path.parent.name}/{path.name}" for path in GOLDEN.glob("*/*.*") if path.suffix in (".json", ".sse")
+    } == made.keys()
+    assert [name for name, content in made.items() if (GOLDEN / name).read_bytes() != content] == []
+
+
+@with_sdks
+@pytest.mark.proves("wire.requests-fit-the-sdk")
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("wire", "case"), [one for one in CASES if one not in NOT_REPLAYED])
+def test_the_request_after_a_golden_answer_fits_the_sdks_types(wire: str, case: str, streamed: bool) -> None:
+    from ferrule.testing.provider_double import check_messages, check_responses
+
+    _, request = exchanged(wire, case, streamed=streamed)
+    (check_messages if wire == "anthropic" else check_responses)(json.loads(request))
+
+
+@with_sdks
+@pytest.mark.parametrize("case", [case for wire, case in CASES if wire == "anthropic"])
+def test_the_sdk_puts_a_stream_together_as_we_do(case: str) -> None:
+    import anthropic
+
+    data = golden("anthropic", case, streamed=True)
+
+    async def story() -> Any:
+        server = HttpDouble(lambda _: Reply(pieces=[data], headers={"content-type": "text/event-stream"}))
+        async with asyncio.timeout(20), server:
+            client = anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
+            asked: Any = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+            async with client, client.beta.messages.stream(**asked) as stream:
+                return await stream.get_final_message()
+
+    theirs = asyncio.run(story())
+    message = anthropic_fold.Message(Answer())
+    _feed(anthropic_fold.StreamFold(message, "m", tools=True), [data])
+    shown = json.loads(theirs.to_json(exclude_unset=True))["content"]
+    for block in shown:
+        block.pop("parsed_output", None)
+    assert json.loads(message.content()) == shown

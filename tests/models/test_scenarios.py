@@ -1,0 +1,232 @@
+"""One file of scenarios, every wire: what a model says comes to the same, whatever format carries it.
+
+The doubles are made of the official SDKs' types (`ferrule.testing.provider_double`) and refuse what the providers would.
+The scenarios of a real llama.cpp server ask the same model over its three routes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.errors import FerruleError, ProviderError, ToolFailed
+from ferrule.core.events import ModelAnswered, RunFinished, Usage
+from ferrule.core.limits import Limits
+from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.engine.agent import Agent
+from ferrule.models.anthropic import Anthropic
+from ferrule.models.ollama import Ollama
+from ferrule.models.openai_chat import OpenAIChat
+from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.models.scripted import Step, fails
+from ferrule.models.wire import ModelOptions, ToolSpec, Wire
+from ferrule.store.journal import SqliteJournal
+from ferrule.testing.ollama_double import OllamaDouble
+from ferrule.testing.wire_conformance import ADD, Listener
+from ferrule.tools.decorator import tool
+
+pytest.importorskip("anthropic")
+pytest.importorskip("openai")
+
+from ferrule.testing.provider_double import ProviderDouble
+
+SCENARIOS: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parent / "scenarios.yaml").read_text("utf-8")
+)
+SCRIPTED = [scenario for scenario in SCENARIOS if "server" not in scenario]
+REAL = [scenario for scenario in SCENARIOS if scenario.get("server") == "llama.cpp"]
+
+Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
+WIRES: dict[str, tuple[Server, Callable[[str], Wire]]] = {
+    "openai": (ProviderDouble, lambda url: OpenAIChat("llama3.2", base_url=f"{url}/v1", api_key="k")),
+    "openai-responses": (
+        ProviderDouble,
+        lambda url: OpenAIResponses("llama3.2", base_url=f"{url}/v1", api_key="k", strict=True),
+    ),
+    "anthropic": (ProviderDouble, lambda url: Anthropic("llama3.2", base_url=url, api_key="k")),
+    "ollama": (
+        lambda steps: OllamaDouble(steps, default_window=32_768),
+        lambda url: Ollama("llama3.2", base_url=url),
+    ),
+}
+
+
+@tool(side_effect="none")
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effect="write")
+def wipe() -> str:
+    """Wipe the disk."""
+    raise AssertionError("it must not run")
+
+
+@tool(side_effect="none")
+def break_down(why: str) -> str:
+    """Fail."""
+    raise ToolFailed(ErrorType.IO_ERROR, f"broken: {why}")
+
+
+@tool(name="repeat.it", namespace="words", side_effect="none")
+def repeat(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+TOOLS = [add, wipe, break_down, repeat]
+WIRE_NAMES = {"words::repeat.it": "words__repeat_it"}
+
+
+def step(said: Mapping[str, Any]) -> Step:
+    """A step of a scenario, its calls under the names that providers see."""
+    if "fail" in said:
+        given = said["fail"]
+        return fails(ProviderError(given["detail"], code=given["code"], status=given["status"]))
+    calls = tuple(
+        Call(call.get("id", ""), WIRE_NAMES.get(call["tool"], call["tool"]), compact(call["arguments"]))
+        for call in said.get("call", ())
+    )
+    stop = said.get("stop", "calls" if calls else "")
+    return Step(said.get("say", ""), calls, said.get("reasoning", ""), Usage(1000, 7), stop)
+
+
+def outcome(
+    server: Server,
+    wire_of: Callable[[str], Wire],
+    scenario: Mapping[str, Any],
+    *,
+    streamed: bool,
+    folder: Path,
+) -> dict[str, Any]:
+    """How the scenario ends over this wire."""
+
+    async def told() -> dict[str, Any]:
+        journal = SqliteJournal(folder / "journal.db")
+        steps = [step(said) for said in scenario["model"]]
+        async with asyncio.timeout(60), server(steps) as double:
+            wire = wire_of(double.url)
+            agent = Agent(
+                wire,
+                TOOLS,
+                way="native",
+                journal=journal,
+                limits=Limits(max_rounds=scenario.get("rounds", 10)),
+            )
+            session = agent.session()
+            ended: dict[str, Any] = {}
+            results: list[Result] = []
+            try:
+                for message in (scenario["user"], scenario.get("then")):
+                    if message is not None:
+                        ended = await one_run(session, message, streamed)
+                        results += session.driver.machine.results()
+            finally:
+                await session.close()
+                await wire.close()
+            assert getattr(double, "refused", []) == []
+        events = [record.event for record in journal.records(session.id)]
+        journal.close()
+        ended["calls"] = [
+            [r.tool, r.success, str(r.data) if r.success else str(r.error_type)] for r in results
+        ]
+        if "reasoning" in scenario["outcome"]:
+            ended["reasoning"] = next(event.reasoning for event in events if isinstance(event, ModelAnswered))
+        return ended
+
+    return asyncio.run(told())
+
+
+async def one_run(session: Any, message: str, streamed: bool) -> dict[str, Any]:
+    try:
+        if streamed:
+            finished = [item async for item in session.stream(message)][-1]
+            assert isinstance(finished, RunFinished)
+            return {"stop": finished.stop, "text": finished.text}
+        result = await session.run(message)
+    except FerruleError as error:
+        return {"code": error.code}
+    return {"stop": result.stop, "text": result.text}
+
+
+@pytest.mark.proves("wire.same-scenarios")
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("scenario", SCRIPTED, ids=[scenario["name"] for scenario in SCRIPTED])
+def test_the_outcome_is_the_same_on_every_wire(
+    scenario: dict[str, Any], wire: str, streamed: bool, tmp_path: Path
+) -> None:
+    if wire in scenario.get("not_on", ()):
+        pytest.skip(f"the format of {wire} cannot say this")
+    server, wire_of = WIRES[wire]
+    assert outcome(server, wire_of, scenario, streamed=streamed, folder=tmp_path) == scenario["outcome"]
+
+
+# ---- a real server
+
+ROUTES: dict[str, Callable[[str], Wire]] = {
+    "openai": lambda url: OpenAIChat("m", base_url=f"{url}/v1", api_key=""),
+    "openai-responses": lambda url: OpenAIResponses("m", base_url=f"{url}/v1", api_key=""),
+    "anthropic": lambda url: Anthropic("m", base_url=url, api_key=""),
+}
+OVER_CHAT: dict[str, ModelAnswered] = {}
+"""What the chat route answered to a scenario: asked once, it is the same every time."""
+PLAIN_ADD: ToolSpec = replace(ADD, name="add", wire_name="add")
+
+
+def answered(wire: Wire, scenario: Mapping[str, Any], *, streamed: bool) -> ModelAnswered:
+    history: list[Any] = [UserMessage(scenario["user"])]
+    for said in scenario.get("model", ()):
+        made = step(said)
+        history.append(AssistantMessage(made.text, made.calls))
+        history += [ToolMessage(call.id, call.tool, "3", success=n == 0) for n, call in enumerate(made.calls)]
+
+    async def told() -> ModelAnswered:
+        tools = [PLAIN_ADD] if "model" in scenario else []
+        options = ModelOptions(temperature=0.0, max_tokens=64 if "schema" in scenario else 24)
+        async with asyncio.timeout(240):
+            try:
+                exchange = wire.open("You answer briefly.", tools, options)
+                sink = Listener() if streamed else None
+                found = await exchange.ask(history, schema=scenario.get("schema"), sink=sink)
+                if "then" in scenario:
+                    history.append(AssistantMessage(found.text, found.calls, found.reasoning, found.raw))
+                    found = await exchange.ask([*history, UserMessage(scenario["then"])], sink=sink)
+                return found
+            finally:
+                await wire.close()
+
+    return asyncio.run(told())
+
+
+@pytest.mark.model
+@pytest.mark.proves("wire.same-scenarios")
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("wire", ["openai-responses", "anthropic"])
+@pytest.mark.parametrize("scenario", REAL, ids=[scenario["name"] for scenario in REAL])
+def test_a_real_server_answers_the_same_on_every_route(
+    scenario: dict[str, Any], wire: str, streamed: bool, llama_url: str
+) -> None:
+    if wire in scenario.get("not_on", ()):
+        pytest.skip(f"llama.cpp cannot do this on the route of {wire}")
+    expected = scenario["outcome"]
+    found = answered(ROUTES[wire](llama_url), scenario, streamed=streamed)
+    if "reply" in expected:
+        assert json.loads(found.text) == expected["reply"]
+        return
+    assert (found.stop in ("end", "length"), bool(found.text), found.usage.output > 0) == (True, True, True)
+    if expected["same"] == "text":
+        if scenario["name"] not in OVER_CHAT:
+            OVER_CHAT[scenario["name"]] = answered(ROUTES["openai"](llama_url), scenario, streamed=False)
+        chat = OVER_CHAT[scenario["name"]]
+        assert (found.text, found.usage.input, found.stop) == (chat.text, chat.usage.input, chat.stop)

@@ -1,0 +1,118 @@
+"""What held a session's commands, and what a person answered about it, stands in the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core.events import Noticed, ToolAnswered
+from ferrule.engine.agent import Agent
+from ferrule.guard.approval import Answer, ApprovalRequest
+from ferrule.guard.sandbox import rungs
+from ferrule.guard.sandbox.gap import Missing, SandboxGap
+from ferrule.guard.sandbox.policy import ALL, Aspect, Policy
+from ferrule.guard.sandbox.probes import probe
+from ferrule.models.scripted import Scripted
+from ferrule.store.journal import SqliteJournal
+from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
+from ferrule.toolkits.commands import confined as confined_module
+
+
+class Person:
+    """Answers the same each time."""
+
+    def __init__(self, choice: Any) -> None:
+        self.choice = choice
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        return Answer(self.choice, by="ann", note="for today")
+
+
+class Run:
+    """A session whose journal is read afterwards."""
+
+    def __init__(self, folder: Path, policy: CommandPolicy, choice: Any = "deny", **options: Any) -> None:
+        self.journal = SqliteJournal(":memory:")
+        self.session = Agent(
+            Scripted([]), command_tools(CommandOptions(output_format="value", **options)), workspace=folder,
+            allow=["Bash"], journal=self.journal, resources=[policy], approver=Person(choice),
+        ).session()  # fmt: skip
+
+    async def command(self, *argv: str) -> Any:
+        return await self.session.call("run_command", command=list(argv), mode="argv")
+
+    def events(self) -> list[Any]:
+        return [record.event for record in self.journal.records(self.session.id)]
+
+    def notes(self, topic: str) -> list[str]:
+        return [event.text for event in self.events() if isinstance(event, Noticed) and event.topic == topic]
+
+
+def less(policy: Policy, probes: Any) -> Any:
+    last = rungs.ladder(policy, probes)[-1]
+    raise SandboxGap((Missing(Aspect.NETWORK, "not here", "buy another machine"),), last)
+
+
+@pytest.mark.proves("sandbox.rung.journal")
+async def test_what_holds_commands_is_noted_once_with_every_aspect(tmp_path: Path) -> None:
+    policy = Policy(tmp_path, require=frozenset())
+    run = Run(tmp_path, CommandPolicy(confine=policy))
+    for _ in range(2):
+        await run.command("true")
+    await run.session.close()
+    (note,) = run.notes("sandbox")
+    assert f"`{rungs.choose(policy, probe()).name}`" in note and all(str(aspect) in note for aspect in ALL)
+
+
+@pytest.mark.proves("sandbox.rung.journal")
+@pytest.mark.parametrize("choice", ["session", "deny"])
+async def test_the_answer_about_a_gap_is_noted_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    monkeypatch.setattr(confined_module, "choose", less)
+    run = Run(tmp_path, CommandPolicy(confine=Policy(tmp_path), on_gap="ask"), choice)
+    for _ in range(2):
+        result = await run.command("true")
+        assert result.success is (choice == "session")
+    await run.session.close()
+    (answered,) = run.notes("answered")
+    assert answered.startswith(
+        f"{choice} by ann (for today); asked about call sandbox-gap, `unconfined_commands`"
+    )
+    assert "without: network" in answered and "digest " in answered
+    (held,) = run.notes("sandbox")
+    assert ("`none`" if choice == "session" else "commands are refused") in held
+    kinds = [
+        (type(e), getattr(e, "topic", "")) for e in run.events() if isinstance(e, Noticed | ToolAnswered)
+    ]
+    assert kinds.index((Noticed, "answered")) < kinds.index((ToolAnswered, ""))
+
+
+@pytest.mark.proves("sandbox.rung.journal")
+async def test_a_refusal_without_anybody_to_ask_is_noted_once_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confined_module, "choose", less)
+    run = Run(tmp_path, CommandPolicy(confine=Policy(tmp_path)))
+    for _ in range(2):
+        assert not (await run.command("true")).success
+    await run.session.close()
+    (note,) = run.notes("sandbox")
+    assert "commands are refused" in note and "network (not here)" in note and "buy another machine" in note
+    assert run.notes("answered") == []
+
+
+@pytest.mark.proves("sandbox.rung.journal")
+@pytest.mark.parametrize("choice", ["once", "deny"])
+async def test_the_answer_to_a_command_policys_question_is_noted(tmp_path: Path, choice: str) -> None:
+    def asks(request: Any, args: Any) -> dict[str, Any]:
+        return {"require_approval": True, "reason": "this deploys"}
+
+    held = CommandPolicy(confine=Policy(tmp_path, require=frozenset()))
+    run = Run(tmp_path, held, choice, command_policy=asks)
+    await run.command("true")
+    await run.session.close()
+    (answered,) = run.notes("answered")
+    assert answered.startswith(f"{choice} by ann") and "`run_command`: this deploys" in answered
