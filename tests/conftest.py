@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# That a machine is busy is no finding about Ferrule. How many cases there are and how large they may be stays bounded.
+settings.register_profile("shared-machine", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared-machine")
 
 
 @pytest.fixture(autouse=True)
