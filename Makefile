@@ -42,7 +42,7 @@ types: $(READY) ## types, strictly
 	$(BIN)/pyright
 
 unit: $(READY) ## the tests
-	$(BIN)/pytest -n $(JOBS) -p no:cacheprovider
+	$(BIN)/pytest -n $(JOBS)
 
 promises: $(READY) ## what is promised, what proves it, and what is put off
 	$(BIN)/pytest -s -p no:cacheprovider tests/repository/test_promises.py

@@ -38,6 +38,7 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SCOPE = re.compile(r"[0-9a-f]{40}")
 _LARGEST_DESCRIPTION = 4096
+_LOOKS = 100
 
 
 class FileArtifacts:
@@ -75,10 +76,10 @@ class FileArtifacts:
         self, scope: Scope, parts: Iterable[bytes], *, mime: str = "text/plain", tool: str = ""
     ) -> Artifact:
         """See `ArtifactStore.put`."""
-        with self._opened(scope, make=True) as folder:
-            draft = f".{uuid4().hex}"
+        draft = f".{uuid4().hex}"
+        with self._begun(scope, draft) as (folder, file):
             try:
-                digest, size, lines = self._write(folder, draft, parts)
+                digest, size, lines = self._write(file, parts)
                 os.replace(draft, digest, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 _remove(folder, draft)
@@ -89,9 +90,24 @@ class FileArtifacts:
         self._sweep_if_due(artifact)
         return artifact
 
-    def _write(self, folder: int, name: str, parts: Iterable[bytes]) -> tuple[str, int, int]:
+    @contextlib.contextmanager
+    def _begun(self, scope: Scope, draft: str) -> Generator[tuple[int, int]]:
+        """The folder of a scope and an empty file in it. `_write` closes the file."""
+        for last in (False, False, True):
+            with self._opened(scope, make=True) as folder:
+                try:
+                    file = os.open(draft, _NEW, 0o600, dir_fd=folder)
+                except FileNotFoundError:
+                    # A sweep removed the empty folder after we opened it.
+                    if last:
+                        raise
+                    continue
+                yield folder, file
+                return
+
+    def _write(self, draft: int, parts: Iterable[bytes]) -> tuple[str, int, int]:
         digest, size, lines = hashlib.sha256(), 0, 0
-        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb", buffering=PIECE) as file:
+        with os.fdopen(draft, "wb", buffering=PIECE) as file:
             for part in parts:
                 size += len(part)
                 if self._max_bytes is not None and size > self._max_bytes:
@@ -310,14 +326,18 @@ def _scope_folder(root: int, name: str, make: bool) -> int | None:
 
 def _file(folder: int, name: str) -> int | None:
     """A file of ours, open for reading; None for what is no plain file, has a second name or another owner."""
-    try:
-        file = os.open(name, _OLD, dir_fd=folder)
-    except OSError:
-        return None
-    status = os.fstat(file)
-    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
-        return file
-    os.close(file)
+    # Without any name, it was replaced or deleted between our two looks at it: what has the name now is opened.
+    for _ in range(_LOOKS):
+        try:
+            file = os.open(name, _OLD, dir_fd=folder)
+        except OSError:
+            return None
+        status = os.fstat(file)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
+            return file
+        os.close(file)
+        if status.st_nlink:
+            return None
     return None
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -236,7 +237,18 @@ async def test_a_program_that_cannot_start_leaves_nothing(plain_sandbox: Sandbox
     assert descriptors() == before
 
 
-async def test_a_command_gets_no_descriptor_and_no_signal_setting_of_ours(plain_sandbox: Sandbox) -> None:
+@pytest.fixture
+def ignored_here() -> Iterator[None]:
+    """Signals that this process ignores, as it does when it was started in the background."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGQUIT, signal.SIGTSTP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+async def test_a_command_gets_no_descriptor_and_no_signal_setting_of_ours(
+    ignored_here: None, plain_sandbox: Sandbox
+) -> None:
     _, text = await says(plain_sandbox, "ls -l /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status")
     lines = text.splitlines()
     links = [line.split()[-1] for line in lines if "->" in line]

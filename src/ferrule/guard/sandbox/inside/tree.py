@@ -24,8 +24,8 @@ STUBBORN = 10.0
 """Seconds of killing after which what is alive is reported as such."""
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DEFAULTS = (*IGNORED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ, signal.SIGUSR1)
-"""What the server ignores or handles, and a command must not inherit."""
+DEFAULTS = tuple(number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP))
+"""What a command must not inherit: what the server ignores or handles, and what was ignored when it was started."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 
