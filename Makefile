@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench soak files docs readme eval clean
+.PHONY: help venv demo test lint types unit promises bench bus soak crash replays scale files docs readme eval clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -42,7 +42,7 @@ types: $(READY) ## types, strictly
 	$(BIN)/pyright
 
 unit: $(READY) ## the tests
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 promises: $(READY) ## what is promised, what proves it, and what is put off
 	$(BIN)/pytest -s -p no:cacheprovider tests/repository/test_promises.py
@@ -52,6 +52,19 @@ bench: $(READY) ## what Ferrule itself costs
 
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 	$(BIN)/python benchmarks/soak.py
+
+crash: $(READY) ## kill -9 at every write of the journal and between 600 pairs of system calls
+	FERRULE_KILL_POINTS=600 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/engine/test_crash.py tests/engine/test_kill_points.py
+
+replays: $(READY) ## 200 runs of the local model, recorded, then replayed offline
+	$(BIN)/ferrule models pull smollm2
+	$(BIN)/python benchmarks/sessions.py replays 200
+
+scale: $(READY) ## 500 runs on four workers and a PostgreSQL: two killed, one frozen, the database restarted
+	$(BIN)/python benchmarks/scale.py
+
+bus: $(READY) ## 500 subscribers, 10,000 events
+	$(BIN)/python benchmarks/bus.py
 
 files: $(READY) ## tool files, scripts, conditions and answers of hooks: 100,000 cases of each property
 	FERRULE_FILE_CASES=100000 FERRULE_FUZZ=100000 $(BIN)/pytest -p no:cacheprovider tests/extend/test_front_matter.py \

@@ -19,8 +19,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import catalog
 import commands
 import search
+import sessions
 import tool_files
 
 HERE = Path(__file__).parent
@@ -43,6 +45,10 @@ def main() -> None:
     for figures in asyncio.run(tool_files.measured()):
         row(*figures)
     for figures in search.measured():
+        row(*figures)
+    for figures in asyncio.run(catalog.measured()):
+        row(*figures)
+    for figures in asyncio.run(sessions.measured()):
         row(*figures)
     entered()
     width = [max(len(cells[i]) for cells in ROWS) for i in range(4)]

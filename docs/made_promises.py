@@ -20,6 +20,7 @@ TITLES = {
     "llm_tools": "Tools for models (requirement 001)",
     "harvey": "Working in a folder (requirement 000)",
     "local_harness": "Local models (requirement 002)",
+    "harbor": "Tools in the process (requirement 004)",
     "design": "Rules that hold everywhere (the design, §3)",
     "acceptance": "Worked examples",
     "defects": "Defects that others have",

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .core.identity import Identity
     from .core.limits import Limits
     from .engine.agent import Agent
+    from .engine.bus import Bus
+    from .engine.bus_scope import Operator, OwnSession, OwnSessions
     from .engine.delegate_tool import ask_agent
     from .engine.hook_chain import Hooks
     from .engine.hook_events import (
@@ -60,7 +62,9 @@ if TYPE_CHECKING:
     from .engine.live import Progress, ReasoningDelta, TextDelta
     from .engine.session import RunResult, Session
     from .engine.sub_agent import DelegationLimits, SubAgent
+    from .engine.telemetry import Telemetry
     from .extend.hooks.decorator import hook
+    from .guard.redaction import Redactor
     from .guard.workspace import Workspace
     from .models.anthropic import Anthropic
     from .models.ollama import Ollama
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
     from .tools.define import define_tool
     from .tools.definition import COMMAND, READS, URL, WRITES, Risk, SideEffect, Tool
     from .tools.reliability import Reliability
+    from .tools.search.option import ToolSearch
 
 _WHERE = {
     "core.calls": ("Call", "ErrorType", "Result"),
@@ -94,6 +99,8 @@ _WHERE = {
     "core.identity": ("Identity",),
     "core.limits": ("Limits",),
     "engine.agent": ("Agent",),
+    "engine.bus": ("Bus",),
+    "engine.bus_scope": ("Operator", "OwnSession", "OwnSessions"),
     "engine.delegate_tool": ("ask_agent",),
     "engine.hook_chain": ("Hooks",),
     "engine.hook_events": (
@@ -123,7 +130,9 @@ _WHERE = {
     "engine.live": ("Progress", "ReasoningDelta", "TextDelta"),
     "engine.session": ("RunResult", "Session"),
     "engine.sub_agent": ("DelegationLimits", "SubAgent"),
+    "engine.telemetry": ("Telemetry",),
     "extend.hooks.decorator": ("hook",),
+    "guard.redaction": ("Redactor",),
     "guard.workspace": ("Workspace",),
     "models.anthropic": ("Anthropic",),
     "models.ollama": ("Ollama",),
@@ -138,6 +147,7 @@ _WHERE = {
     "tools.define": ("define_tool",),
     "tools.definition": ("COMMAND", "READS", "URL", "WRITES", "Risk", "SideEffect", "Tool"),
     "tools.reliability": ("Reliability",),
+    "tools.search.option": ("ToolSearch",),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -150,6 +160,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Agent",
     "Anthropic",
     "Block",
+    "Bus",
     "Call",
     "Catalog",
     "Change",
@@ -180,9 +191,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Ollama",
     "OpenAIChat",
     "OpenAIResponses",
+    "Operator",
+    "OwnSession",
+    "OwnSessions",
     "Progress",
     "ProviderError",
     "ReasoningDelta",
+    "Redactor",
     "Reliability",
     "Result",
     "RetryCall",
@@ -196,12 +211,14 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "SessionStart",
     "SideEffect",
     "SubAgent",
+    "Telemetry",
     "TextDelta",
     "Tool",
     "ToolDefinitionError",
     "ToolFailed",
     "ToolPost",
     "ToolPre",
+    "ToolSearch",
     "TurnEnd",
     "TurnStart",
     "Workspace",

@@ -431,12 +431,16 @@ async def test_a_request_that_a_hook_changes_is_judged_again() -> None:
 @pytest.mark.proves("delegation.hooks")
 async def test_an_answer_can_be_redacted_or_withheld() -> None:
     redact = hook("delegation.post", name="r")(lambda d: modify({"result": {"status": d.result["status"]}}))
-    ours = parent([ask(), says("the key is 42"), says("ok")], hooks=[redact])
+    ours = parent([ask(), says("the key is pine-cone"), says("ok")], hooks=[redact])
     assert (await ours.run("go")).results[0].data == {"status": "done"}
     no = hook("delegation.post", name="n")(lambda d: block("secret"))
-    ours = parent([ask(), says("the key is 42"), says("ok")], hooks=[no])
+    ours = parent([ask(), says("the key is pine-cone"), says("ok")], hooks=[no])
     [withheld] = (await ours.run("go")).results
-    assert not withheld.success and "42" not in str(withheld) and "secret" in (withheld.error_message or "")
+    assert (
+        not withheld.success
+        and "pine-cone" not in str(withheld)
+        and "secret" in (withheld.error_message or "")
+    )
 
 
 @pytest.mark.proves("delegation.hooks")

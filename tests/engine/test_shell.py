@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import urllib.error
+from collections.abc import Awaitable, Callable, Sequence
+from email.message import Message
 from typing import Any
 
 import pytest
 
-from ferrule import Reliability, RetryCall, Tool, ToolFailed, tool
+from ferrule import Agent, Context, Hook, Reliability, Result, RetryCall, Tool, ToolFailed, tool
 from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import CallEvaluated, Event, Noticed, ToolAnswered
+from ferrule.core.identity import Identity
 from ferrule.engine import shell
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.store.journal import SqliteJournal
 from ferrule.testing.fakes import FakeClock
 
 
@@ -35,6 +42,30 @@ class Tries:
         return "done"
 
 
+class Listening(Context):
+    """A context that keeps what is shown to the person and what is noted in the journal."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.noted: list[tuple[str, str]] = []
+        super().__init__(
+            Identity("t", "u", "s", "r"),
+            "c1",
+            progress=self.shown.append,
+            note=lambda topic, text: self.noted.append((topic, text)),
+        )
+
+
+def failing(
+    made: Tool, attempt: Callable[[], Awaitable[Any]], clock: FakeClock | None = None
+) -> tuple[ToolFailed, list[tuple[str, str]]]:
+    """The failure that is left when no attempt works, and what was noted in the journal."""
+    context = Listening()
+    with pytest.raises(ToolFailed) as failed:
+        asyncio.run(shell.run(made, attempt, clock or FakeClock(), context))
+    return failed.value, context.noted
+
+
 async def hangs() -> str:
     await asyncio.Event().wait()
     return "never"
@@ -43,8 +74,8 @@ async def hangs() -> str:
 def run(
     made: Tool, attempt: Callable[[], Awaitable[Any]], clock: FakeClock | None = None
 ) -> tuple[Any, list[str]]:
-    notices: list[str] = []
-    return asyncio.run(shell.run(made, attempt, clock or FakeClock(), notices.append)), notices
+    context = Listening()
+    return asyncio.run(shell.run(made, attempt, clock or FakeClock(), context)), context.shown
 
 
 def transient() -> ToolFailed:
@@ -56,9 +87,12 @@ def test_a_transient_failure_of_a_read_is_tried_again_and_said() -> None:
     clock, tries = FakeClock(), Tries(transient(), transient())
     answer, notices = run(tool_that(), tries, clock)
     assert (answer, tries.count) == ("done", 3)
-    assert [notice.split("; ")[-1] for notice in notices] == ["attempt 2 of 4", "attempt 3 of 4"]
+    assert [notice.split("; ")[-1] for notice in notices] == [
+        "attempt 2 of 4 in 0.2 s",
+        "attempt 3 of 4 in 0.4 s",
+    ]
     assert len(clock.slept) == 2
-    assert 0.15 <= clock.slept[0] <= 0.25 and 0.3 <= clock.slept[1] <= 0.5
+    assert 0.2 <= clock.slept[0] <= 0.21 and 0.4 <= clock.slept[1] <= 0.41
 
 
 @pytest.mark.proves("reliability.retries")
@@ -155,7 +189,7 @@ def test_a_timeout_of_an_effect_says_what_is_known() -> None:
 @pytest.mark.proves("cancel.passes-the-shell")
 def test_a_cancelled_run_is_not_taken_for_a_timeout() -> None:
     async def cancelled() -> bool:
-        task = asyncio.ensure_future(shell.run(tool_that(), hangs, FakeClock(), lambda text: None))
+        task = asyncio.ensure_future(shell.run(tool_that(), hangs, FakeClock(), Listening()))
         await asyncio.sleep(0)
         task.cancel()
         try:
@@ -170,3 +204,277 @@ def test_a_cancelled_run_is_not_taken_for_a_timeout() -> None:
 def test_a_handlers_own_time_out_is_told_apart_in_words() -> None:
     with pytest.raises(ToolFailed, match="timed out: the database"):
         run(tool_that(max_attempts=1), Tries(TimeoutError("the database")))
+
+
+# ---- classes
+
+
+class Answered(Exception):
+    """What an HTTP client raises for a status: the number is its own attribute or its response's."""
+
+    def __init__(self, status: int, *, after: str = "", inside: bool = False) -> None:
+        super().__init__(f"HTTP {status}")
+        held: Any = self
+        if inside:
+            held = self.response = Response(status)
+        else:
+            self.status = status
+        held.headers = {"retry-after": after} if after else {}
+
+
+class Response:
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+        self.headers: dict[str, str] = {}
+
+
+@pytest.mark.proves("reliability.classes")
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(("status", "kind"), [(500, "5xx"), (503, "5xx"), (429, "transient")])
+def test_a_status_of_a_server_is_a_class_wherever_the_client_keeps_it(
+    status: int, kind: str, inside: bool
+) -> None:
+    failure, noted = failing(tool_that(max_attempts=2), Tries(*(Answered(status, inside=inside),) * 2))
+    assert failure.data == {"attempts": 2, "last_class": kind}
+    assert failure.error_type is ErrorType.IO_ERROR
+    assert noted == [("policy_exhausted", f"`act`: 2 attempts, the last failed as {kind}")]
+
+
+@pytest.mark.proves("reliability.classes")
+@pytest.mark.parametrize(
+    "error", [Answered(404), Answered(400), Answered(200), ProviderError("x", status=503)]
+)
+def test_what_the_client_did_wrong_and_what_a_model_refused_is_not_asked_again(error: Exception) -> None:
+    tries = Tries(error)
+    with pytest.raises(type(error)):
+        run(tool_that(max_attempts=4), tries)
+    assert tries.count == 1
+
+
+@pytest.mark.proves("reliability.classes")
+def test_a_real_client_of_the_standard_library_is_understood() -> None:
+    headers = Message()
+    headers["Retry-After"] = "7"
+    clock = FakeClock()
+    busy = urllib.error.HTTPError("http://x", 503, "busy", headers, None)
+    assert run(tool_that(), Tries(busy), clock)[0] == "done"
+    assert clock.slept == [7.0]
+
+
+@pytest.mark.proves("reliability.classes")
+@pytest.mark.parametrize("failure", [ToolFailed(ErrorType.IO_ERROR, "x", kind="5xx"), Answered(502)])
+def test_retry_on_chooses_among_the_classes(failure: Exception) -> None:
+    for chosen, count in (
+        (("transient", "timeout"), 1),
+        (("5xx",), 2),
+        (("server",), 2),
+        (("permanent",), 1),
+    ):
+        tries = Tries(failure)
+        made = tool_that(reliability=Reliability(retry_on=chosen))
+        if count == 1:
+            failing(made, tries)
+        else:
+            run(made, tries)
+        assert tries.count == count
+
+
+@pytest.mark.proves("reliability.unknown-outcome-not-repeated")
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ToolFailed(ErrorType.IO_ERROR, "x", kind="5xx"),
+        ToolFailed(ErrorType.TIMEOUT, "x", kind="timeout"),
+        Answered(503),
+        ConnectionResetError("gone"),
+        TimeoutError("slow"),
+    ],
+)
+@pytest.mark.parametrize("effect", ["write", "external", "undeclared"])
+def test_an_effect_that_may_have_happened_is_not_repeated_whatever_the_policy_says(
+    effect: str, failure: Exception
+) -> None:
+    tries = Tries(failure)
+    policy = Reliability(max_attempts=4, retry_on=("transient", "timeout", "5xx"))
+    _, noted = failing(tool_that(effect, reliability=policy), tries)
+    assert tries.count == 1 and noted == []
+
+
+@pytest.mark.proves("reliability.retries")
+@pytest.mark.parametrize("failure", [ConnectionRefusedError("nobody"), Answered(429), transient()])
+def test_an_effect_that_surely_did_not_happen_is_repeated_if_the_tool_asks_for_attempts(
+    failure: Exception,
+) -> None:
+    tries = Tries(failure)
+    assert run(tool_that("write", max_attempts=2), tries)[0] == "done"
+
+
+# ---- the end of attempts
+
+
+@pytest.mark.proves("reliability.exhausted")
+def test_one_attempt_that_fails_with_a_class_that_is_retried_exhausts_the_policy() -> None:
+    failure, noted = failing(tool_that(max_attempts=1), Tries(transient()))
+    assert failure.message == "the service is busy"
+    assert failure.data == {"attempts": 1, "last_class": "transient"}
+    assert noted == [("policy_exhausted", "`act`: 1 attempt, the last failed as transient")]
+
+
+@pytest.mark.proves("reliability.exhausted")
+def test_after_the_last_attempt_the_result_says_how_many_and_of_which_class_and_keeps_what_was_known() -> (
+    None
+):
+    known = ToolFailed(ErrorType.IO_ERROR, "busy", transient=True, data={"host": "h"})
+    failure, noted = failing(tool_that(), Tries(known, known, known, TimeoutError("slow")))
+    assert failure.error_type is ErrorType.TIMEOUT
+    assert failure.message == "`act`: timed out: slow (4 attempts, the last failed as timeout)"
+    assert failure.data == {"attempts": 4, "last_class": "timeout"}
+    failure, _ = failing(tool_that(), Tries(*(known,) * 4))
+    assert failure.data == {"host": "h", "attempts": 4, "last_class": "transient"}
+    assert len(noted) == 1
+
+
+@pytest.mark.proves("reliability.exhausted")
+def test_a_failure_that_is_not_retried_exhausts_nothing() -> None:
+    failure, noted = failing(tool_that(), Tries(transient(), ToolFailed(ErrorType.NOT_FOUND, "no such file")))
+    assert (failure.message, failure.data, noted) == ("no such file", None, [])
+
+
+# ---- Retry-After
+
+
+@pytest.mark.proves("reliability.retry-after")
+@pytest.mark.parametrize(
+    ("failure", "waited"),
+    [
+        (ToolFailed(ErrorType.IO_ERROR, "busy", kind="5xx", retry_after=3), 3.0),
+        (Answered(503, after="5"), 5.0),
+        (Answered(429, after="Tue, 14 Nov 2023 22:13:29 GMT", inside=True), 9.0),
+    ],
+)
+def test_a_service_that_says_when_is_asked_again_then_and_no_attempt_pays_for_the_wait(
+    failure: Exception, waited: float
+) -> None:
+    clock = FakeClock()
+    assert run(tool_that(timeout=0.5), Tries(failure), clock)[0] == "done"
+    assert clock.slept == [waited]
+
+
+@pytest.mark.proves("reliability.retry-after")
+def test_a_wait_that_was_asked_for_is_never_shorter_than_our_own() -> None:
+    clock = FakeClock()
+    run(tool_that(), Tries(Answered(503, after="0"), Answered(503, after="nonsense")), clock)
+    assert clock.slept[0] >= 0.2 and clock.slept[1] >= 0.4
+
+
+@pytest.mark.proves("reliability.retry-after")
+@pytest.mark.parametrize("after", ["3600", "inf"])
+def test_a_wait_that_is_too_long_is_not_begun_and_the_result_says_how_long_it_would_be(after: str) -> None:
+    clock, tries = FakeClock(), Tries(Answered(503, after=after))
+    failure, noted = failing(tool_that(), tries, clock)
+    assert tries.count == 1 and clock.slept == []
+    assert f"it asks to be left alone for {after} s" in failure.message and len(noted) == 1
+
+
+# ---- whole runs
+
+
+async def journaled(
+    made: Sequence[Tool], called: tuple[str, dict[str, Any]], clock: FakeClock
+) -> tuple[Result, list[Event]]:
+    """The result of one call of a model, and all that the journal holds of the run."""
+    with SqliteJournal(":memory:") as journal:
+        agent = Agent(Scripted([calls(called), says("done")]), made, journal=journal, clock=clock)
+        ran = await agent.run("go")
+        return ran.results[0], [record.event for record in journal.records(ran.session)]
+
+
+def report(times: list[int], failures: int, **policy: Any) -> Tool:
+    """A tool whose service is unavailable so many times; `times` gets an entry per attempt."""
+
+    @tool(side_effect="read", reliability=Reliability(**policy))
+    def weather(city: str) -> str:
+        times.append(len(times) + 1)
+        if len(times) <= failures:
+            raise Answered(503)
+        return f"rain in {city}"
+
+    return weather
+
+
+@pytest.mark.proves("reliability.worked-example")
+async def test_two_503_then_an_answer_are_three_attempts_with_waits_that_double_and_one_result() -> None:
+    clock, times = FakeClock(), list[int]()
+    result, events = await journaled([report(times, 2)], ("weather", {"city": "Ghent"}), clock)
+    assert times == [1, 2, 3] and result.data == "rain in Ghent"
+    assert [0.2 <= clock.slept[0] <= 0.21, 0.4 <= clock.slept[1] <= 0.41] == [True, True]
+    assert len(clock.slept) == 2
+    assert len([event for event in events if isinstance(event, ToolAnswered)]) == 1
+    assert not [event for event in events if isinstance(event, Noticed)]
+
+
+@pytest.mark.proves("reliability.worked-example")
+async def test_with_one_attempt_a_503_is_one_attempt_and_the_journal_says_that_the_policy_is_exhausted() -> (
+    None
+):
+    clock, times = FakeClock(), list[int]()
+    made = [report(times, 2, max_attempts=1)]
+    result, events = await journaled(made, ("weather", {"city": "Ghent"}), clock)
+    assert times == [1] and clock.slept == [] and not result.success
+    assert result.data == {"attempts": 1, "last_class": "5xx"}
+    assert [event for event in events if isinstance(event, Noticed)] == [
+        Noticed("policy_exhausted", "`weather`: 1 attempt, the last failed as 5xx")
+    ]
+
+
+@pytest.mark.proves("reliability.worked-example")
+async def test_bad_arguments_are_no_attempt_and_an_event_that_says_so() -> None:
+    clock, times = FakeClock(), list[int]()
+    result, events = await journaled([report(times, 2)], ("weather", {"town": "Ghent"}), clock)
+    assert times == [] and result.error_type is ErrorType.VALIDATION_FAILED
+    judged = [event for event in events if isinstance(event, CallEvaluated)]
+    assert [(event.verdict, event.result) for event in judged] == [("refuse", result)]
+
+
+@pytest.mark.proves("reliability.output-not-retried")
+async def test_a_result_that_does_not_fit_its_schema_is_not_asked_for_again() -> None:
+    clock, times = FakeClock(), list[int]()
+
+    @tool(side_effect="read")
+    def count() -> int:
+        times.append(1)
+        return "many"  # type: ignore[return-value]  a handler that does not keep to its type
+
+    result, _ = await journaled([count], ("count", {}), clock)
+    assert "does not fit its own schema" in (result.error_message or "") and times == [1]
+
+
+@pytest.mark.proves("reliability.one-shell")
+async def test_retries_of_a_call_within_a_call_do_not_multiply() -> None:
+    clock, times = FakeClock(), list[int]()
+
+    @tool(side_effect="read")
+    async def forecast(context: Context) -> str:
+        assert context.call is not None
+        result = await context.call("weather", {"city": "Ghent"})
+        raise ToolFailed(result.error_type, result.error_message or "")
+
+    result, _ = await journaled([report(times, 99), forecast], ("forecast", {}), clock)
+    assert len(times) == 4 and len(clock.slept) == 3
+    assert "4 attempts, the last failed as 5xx" in (result.error_message or "")
+
+
+@pytest.mark.proves("reliability.one-shell")
+async def test_a_result_that_a_hook_sees_is_that_of_all_attempts_together() -> None:
+    clock, times, seen = FakeClock(), list[int](), list[bool]()
+
+    class Watching(Hook):
+        async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+            seen.append(result.success)
+            return None
+
+    with SqliteJournal(":memory:") as journal:
+        model = Scripted([calls(("weather", {"city": "Ghent"})), says("done")])
+        agent = Agent(model, [report(times, 2)], journal=journal, clock=clock, hooks=[Watching()])
+        await agent.run("go")
+    assert len(times) == 3 and seen == [True]

@@ -125,6 +125,10 @@ MATRIX: dict[str, tuple[str, Any]] = {
     "parallel.launch": ("parallel.launch('read_text', {'path': 'a.txt'})", "async_tool_1"),
     "parallel.wait_all": ("parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.wait_all()[0]['result']['text']", TEXT),
     "parallel.wait_any": ("parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.wait_any(['async_tool_1'])['ok']", True),
+    "parallel.join": (
+        "parallel.launch('read_text', {'path': 'a.txt'})\n=> [one['ok'] for one in parallel.join('first_success')]",
+        [True],
+    ),
     "parallel.race": ("parallel.launch('read_text', {'path': 'a.txt'})\n=> parallel.race()['id']", "async_tool_1"),
     "delegate": ("delegate('sum up', agent='a')", {"task": "sum up", "agent": "a"}),
     "emit": ("emit('custom.built', {'n': 1})", {"blocked": None, "data": {"n": 1}}),

@@ -227,3 +227,47 @@ async def test_a_tool_that_is_a_script_can_be_launched_many_times(room: Room) ->
     session = room.open(room.tool(body), room.tool("return args['n'] * args['n']", "square"))
     result = await session.call("mine")
     assert result.data == [n * n for n in range(12)], result.error_message
+
+
+# ---- joins
+
+
+@pytest.mark.proves("join.scripts")
+async def test_a_join_gives_all_outcomes_in_the_order_of_the_calls_and_stops_what_is_not_needed(
+    begin: Callable[[str], asyncio.Task[Any]], gates: Gates
+) -> None:
+    body = "parallel.wait_all([parallel.launch('read_text', {'path': 'nowhere.txt'})])\n" + LAUNCH
+    said = "[(one['id'][-1], one['ok'], one['error_type'], one['error']) for one in parallel.join(%s)]"
+    call = begin(body + f"return {said % repr('first_success')}")
+    await gates.until(3)
+    gates.open("b")
+    data = (await call).data
+    assert [one[:3] for one in data] == [
+        ["1", False, "not_found"],
+        ["2", False, "cancelled"],
+        ["3", True, "none"],
+        ["4", False, "cancelled"],
+    ]
+    assert data[1][3] == "stopped: enough calls succeeded (1)"
+    assert sorted(gates.stopped) == ["a", "c"]
+
+
+@pytest.mark.proves("join.scripts")
+async def test_a_join_of_two_waits_for_two_and_a_join_of_all_for_all(
+    begin: Callable[[str], asyncio.Task[Any]], gates: Gates
+) -> None:
+    body = LAUNCH + "return [[one['ok'] for one in parallel.join(%s)]"
+    call = begin(body % "2" + " for _ in [0]]")
+    await gates.until(3)
+    gates.open("a", "c")
+    assert (await call).data == [[True, False, True]]
+    assert gates.stopped == ["b"]
+    call = begin(body % "'all', [c, a]" + " for _ in [0]]")
+    await gates.until(3)
+    assert (await call).data == [[True, True]]
+
+
+@pytest.mark.proves("join.scripts")
+async def test_another_join_is_an_error_that_lists_what_there_is(room: Room) -> None:
+    result = await room.open(room.tool("parallel.join('any')")).call("mine")
+    assert "join = 'any'; use `all`, `first_success`" in (result.error_message or "")

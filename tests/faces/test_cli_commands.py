@@ -32,11 +32,26 @@ HEAVY = (
     "asyncio",
 )
 SUBCOMMANDS = {
-    "tools": ("list", "show", "call", "check", "test", "new", "promote"),
+    "tools": ("list", "show", "call", "check", "test", "new", "promote", "import"),
     "policy": ("explain", "test", "lint"),
     "skills": ("list", "show", "check"),
+    "a2a": ("list", "show", "approve", "revoke", "test"),
     "models": ("list", "probe", "pull"),
-    "sessions": ("list", "show", "export", "verify", "resume", "salvage"),
+    "sessions": (
+        "list",
+        "show",
+        "export",
+        "verify",
+        "resume",
+        "salvage",
+        "replay",
+        "bundle",
+        "import",
+        "fork",
+        "rewind",
+        "archive",
+    ),
+    "audit": ("verify", "explain", "calls", "export", "receipts", "key", "sign"),
 }
 HELP = [
     [],

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,16 @@ HEAVY = {
     "re2": {"toolkits.stdlib"},
     "pydantic_monty": {"toolkits.code_mode"},
     "httpx2": {"connect.mcp"},
+    "httpx": {"connect.a2a"},
+    "a2a": {"connect.a2a", "faces.serve"},
+    "google": {"connect.a2a", "faces.serve"},
+    "starlette": {"faces.serve"},
+    "uvicorn": {"faces.serve"},
+    "jwt": {"connect.a2a"},
     "anyio": {"connect.mcp"},
     "mcp": {"connect.mcp"},
     "mcp_types": {"connect.mcp"},
-    "jsonschema_rs": {"tools.define", "tools.patterns", "models.ways", "extend.hooks"},
+    "jsonschema_rs": {"tools.define", "tools.patterns", "models.ways", "extend.hooks", "connect.http"},
     "starlark": {"extend.starlark"},
     "jiter": {"models"},
     "yaml": {"store", "extend", "guard", "faces", "models"},
@@ -48,8 +55,15 @@ HEAVY = {
     "click": {"faces.cli"},
     "rich": {"faces.cli"},
     "prompt_toolkit": {"faces.cli"},
+    "cryptography": {"store.signing"},
     "xllamacpp": {"models"},
+    "psycopg": {"store", "engine.scale"},
+    "dbos": {"engine.scale"},
+    "obstore": {"store"},
+    "opentelemetry": {"engine.telemetry", "engine.telemetry_state"},
     "typing_extensions": {"tools.modelled"},
+    "model2vec": {"tools.search.embeddings"},
+    "genai_prices": {"models.prices"},
 }
 """Libraries beside the standard one, and the only modules (or packages) that may import them."""
 
@@ -60,12 +74,15 @@ LIGHT = 250
 """Modules that `import ferrule` may load at the most."""
 
 
-def imports(module: Module) -> Iterator[tuple[int, str, bool]]:
+@cache
+def imports(module: Module) -> tuple[tuple[int, str, bool], ...]:
     """Line, dotted target and whether it runs when the module is imported, for every import anywhere in the file."""
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[tuple[int, str, bool]]:
     package = module.name if module.is_package else module.name.rpartition(".")[0]
-    lazy = {id(node) for scope in ast.walk(module.tree) if _deferred(scope) for node in ast.walk(scope)}
-    for node in ast.walk(module.tree):
-        eager = id(node) not in lazy
+    for node, eager in _statements(module.tree, True):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, eager) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -75,6 +92,16 @@ def imports(module: Module) -> Iterator[tuple[int, str, bool]]:
             for alias in node.names:
                 deeper = f"{target}.{alias.name}"
                 yield node.lineno, deeper if deeper in NAMES else target, eager
+
+
+def _statements(node: ast.AST, eager: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every statement below a node, and whether it runs when the module is imported."""
+    eager = eager and not _deferred(node)
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child, eager
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from _statements(child, eager)
 
 
 def _deferred(node: ast.AST) -> bool:

@@ -121,3 +121,8 @@ def test_any_bytes_give_a_tree_or_a_config_error(data: bytes) -> None:
         parse_yaml(data, "f.yaml")
     except ConfigError as error:
         assert error.detail.startswith("f.yaml")
+
+
+@pytest.mark.parametrize("word", ["E0", ".e1", "-e5", ".", "-.", "+", "e", "1e", "_1"])
+def test_what_only_looks_like_a_number_is_text(word: str) -> None:
+    assert parse_yaml(f"a: {word}\n".encode(), "f").pairs["a"][1].value == word

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import ConfigError, Tool, define_tool
+from ferrule.tools.search.asking import kinds
 from ferrule.tools.search.bm25 import Bm25
 from ferrule.tools.search.index import Index, names_in
 
@@ -99,6 +100,19 @@ def test_no_expression_can_make_a_search_hang() -> None:
 )
 def test_requests_in_other_words_find_the_tool(query: str, first: str) -> None:
     assert names(MANY, query)[0] == first
+
+
+@pytest.mark.proves("search.default-ranking")
+def test_what_a_value_looks_like_says_what_the_tool_must_take() -> None:
+    index = Index([made("inspect", "Look at it.", item="An email to look at."), made("probe", "Look at it.")])
+    assert names(index, "ada@example.org") == ["inspect"]
+    assert kinds("from 2026-11-22 at 5pm, see notes.txt") == ["dat", "tim", "fil"]
+
+
+@pytest.mark.proves("search.default-ranking")
+def test_words_of_asking_count_less_than_what_is_asked_for() -> None:
+    index = Index([made("help_me", "Give help."), made("brew_coffee", "Make a cup.")])
+    assert names(index, "Please help me, I would like some coffee")[0] == "brew_coffee"
 
 
 @pytest.mark.proves("search.own-strategy")

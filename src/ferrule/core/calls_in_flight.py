@@ -1,4 +1,4 @@
-"""A run and its calls on their way: their states, and which calls may start now. The machine's own tools."""
+"""A run and its calls on their way: their states, which calls may start now, and what an end comes to. The machine's own tools."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .calls import Call, ErrorType, Result
-from .commands import AskPerson, Command, RunTool
-from .events import Access, CallEvaluated, ModelAnswered
+from .commands import AskPerson, Command, Finish, RunTool
+from .events import Access, CallEvaluated, ModelAnswered, Usage
+from .required import REQUIRED, unmet
 
 
 class Phase(StrEnum):
@@ -36,7 +37,7 @@ class CallState(StrEnum):
 
 @dataclass(slots=True)
 class Slot:
-    """One call on its way. `direct` calls belong to no round: nobody waits for them in the history."""
+    """One call on its way. `direct` calls belong to no round: nobody waits for them in the history. `unneeded`: see `joins`."""
 
     call: Call
     direct: bool = False
@@ -44,6 +45,7 @@ class Slot:
     evaluation: CallEvaluated | None = None
     approved: bool = False
     started: bool = False
+    unneeded: bool = False
     result: Result | None = None
 
     def complete(self, result: Result) -> None:
@@ -79,11 +81,11 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
     for slot in open_slots:
         asking = asking or slot.state is CallState.AWAITING
     for slot in slots:
-        if slot.result is not None or slot.evaluation is None:
+        if slot.result is not None or slot.evaluation is None or slot.unneeded:
             continue
         access = slot.evaluation.access
         ready = slot.state is CallState.EVALUATING
-        if not slot.direct and (access.reads or access.writes):
+        if not slot.direct:
             if ready:
                 for other in ahead:
                     ready = ready and not other.conflicts(access)
@@ -97,6 +99,23 @@ def start(slots: Iterable[Slot], open_slots: Iterable[Slot]) -> list[Command]:
             asking, slot.state = True, CallState.AWAITING
             commands.append(AskPerson(slot.call, slot.evaluation))
     return commands
+
+
+def ending(
+    answer: ModelAnswered, usage: Usage, at_limit: int, required: tuple[str, ...], slots: Iterable[Slot]
+) -> Finish:
+    """What the last answer of a run comes to. `at_limit`: it was asked for without tools, after so many rounds (0: it was not)."""
+    if answer.stop == "filter":
+        return Finish("failed", answer.text, "content_filter", "withheld by the provider", usage)
+    if at_limit:
+        return Finish("limit", answer.text, "limit_max_rounds", f"{at_limit} rounds", usage)
+    done = {slot.call.tool for slot in slots if slot.result and slot.result.success} if required else ()
+    if missing := unmet(required, done) if required else ():
+        said = ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in missing)
+        detail = f"required and never successful: {said}"
+        return Finish("failed", answer.text, REQUIRED, detail, usage, missing=missing)
+    cut = "cut at the model's output limit" if answer.stop == "length" else ""
+    return Finish("done", answer.text, "length" if cut else "", cut, usage)
 
 
 def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:

@@ -44,8 +44,16 @@ class RunTool:
 
 
 @dataclass(frozen=True, slots=True)
+class StopTool:
+    """End a call that is not needed any more, or do not begin it. Answered by `ToolAnswered`, whatever it had come to."""
+
+    call: Call
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
-    """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`."""
+    """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`; `missing` what it required and did not do."""
 
     stop: str
     text: str = ""
@@ -53,6 +61,19 @@ class Finish:
     detail: str = ""
     usage: Usage = Usage()
     hint: str = ""
+    missing: tuple[tuple[str, ...], ...] = ()
 
 
-Command = AskModel | Evaluate | AskPerson | RunTool | Finish
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Find out what became of a call that had started when its process ended, for this reason.
+
+    Answered by `ToolAnswered`, which may say that it is unknown, or by `CallProbed`: it had not happened.
+    """
+
+    call: Call
+    evaluation: CallEvaluated
+    reason: str
+
+
+Command = AskModel | Evaluate | AskPerson | RunTool | StopTool | Settle | Finish

@@ -33,6 +33,8 @@ class ToolFailed(Signal):
         message: str,
         *,
         transient: bool = False,
+        kind: str = "",
+        retry_after: float | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(error_type, message)
@@ -40,8 +42,16 @@ class ToolFailed(Signal):
         self.message = message
         self.data = data
         """What is known of the failed call, as JSON: the `data` of its result. None for most."""
-        self.transient = transient
-        """True if the same call could work a moment later (the retry classes of `tools.reliability`)."""
+        self.kind = kind or ("transient" if transient else "permanent")
+        """Whether the same call could work a moment later: one of `tools.reliability.CLASSES`. Of a call with an effect,
+        `transient` says that it surely did not happen; after `timeout` and `5xx` nobody knows."""
+        self.retry_after = retry_after
+        """Seconds after which the service wants to be asked again, where it said so."""
+
+    @property
+    def transient(self) -> bool:
+        """True if the same call could work a moment later."""
+        return self.kind == "transient"
 
     def __str__(self) -> str:
         return self.message
@@ -142,6 +152,10 @@ class JournalError(FerruleError):
     """The journal cannot be written or does not verify. Names the session and the event."""
 
     code = "journal"
+    session = ""
+    """The session whose chain does not hold, where that is what it is about."""
+    event = 0
+    """The first event of it that does not hold; 0 if it is about none."""
 
 
 class SessionNotFound(FerruleError):
@@ -161,7 +175,7 @@ class LimitReached(FerruleError):
         super().__init__(f"limit reached: {limit} = {value:g}", code=f"limit_{limit}", hint=hint)
         self.exit_code = 124 if limit == "max_seconds" else type(self).exit_code
         self.limit = limit
-        """Which one: `max_rounds`, `max_seconds`, `max_tokens`."""
+        """Which one: `max_rounds`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
         self.value = value
         self.session = session
 

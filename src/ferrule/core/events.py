@@ -25,22 +25,21 @@ FORMAT = 1
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache, `written` the part
-    that went into it (some providers bill that higher), `reasoning` the part of `output` that nobody reads."""
+    that went into it (some providers bill that higher), `reasoning` the part of `output` that nobody reads. `cost` is the
+    price of all in billionths of a US dollar, counted where a run's money is bounded (`engine.budgets`)."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
     written: int = 0
     reasoning: int = 0
+    cost: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cached + other.cached,
-            self.written + other.written,
-            self.reasoning + other.reasoning,
-        )
+            self.input + other.input, self.output + other.output, self.cached + other.cached,
+            self.written + other.written, self.reasoning + other.reasoning, self.cost + other.cost,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,8 @@ class ProviderToolCall:
     """What a provider did with a tool that it runs itself (`models.hosted`). A record: nothing is dispatched for it.
 
     The ids and the type are the provider's; `tool_kind` is one word (search, fetch, execute, mcp, tool_search, ...), `name`
-    the tool (`server.tool` of a remote MCP server), `provider_metadata` its own JSON, bounded.
+    the tool (`server.tool` of a remote MCP server), `provider_metadata` its own JSON, bounded. Of a search for tools,
+    `arguments` are all it was asked with, as JSON, and `references` the full names of the tools that it found.
     """
 
     provider_tool_id: str
@@ -59,6 +59,8 @@ class ProviderToolCall:
     status: str = ""
     provider_metadata: str = "{}"
     executor: str = "provider_native"
+    arguments: str = ""
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Access:
 
     def conflicts(self, other: Access) -> bool:
         return (
-            _meet(self.writes, other.writes)
+            ALONE in (self, other)
+            or _meet(self.writes, other.writes)
             or _meet(self.writes, other.reads)
             or _meet(self.reads, other.writes)
         )
@@ -89,7 +92,9 @@ def _overlap(a: str, b: str) -> bool:
 
 
 EVERYTHING = Access(reads=(), writes=("",))
-"""Alone in its round: for tools that said nothing, for commands, for the outside world."""
+"""Alone among what touches anything: for tools that said nothing, for commands, for the outside world."""
+ALONE = Access(reads=("",), writes=("",))
+"""Alone in its round, also beside what touches nothing: for `parallel=False`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ class SessionOpened:
     """First event of a session: what it was opened with. `system` is the system text, kept for its life.
 
     The session of a sub-agent names itself (`agent`) and whoever delegated: session (`parent`) and call (`parent_call`).
+    A fork names the session and the event that it goes on from (`forked`, `<session>:<number>`).
     """
 
     kind: ClassVar[str] = "session.opened"
@@ -110,17 +116,20 @@ class SessionOpened:
     format: int = FORMAT
     parent_call: str = ""
     agent: str = ""
+    forked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same state
-    whatever the settings say by then."""
+    whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it requires (`core.required`)."""
 
     kind: ClassVar[str] = "run.started"
     text: str
     model: str = ""
     limits: Limits = Limits()
+    join: int = 0
+    require: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +182,9 @@ class ModelFailed:
 class CallEvaluated:
     """The gate has spoken: `verdict` is `allow`, `ask` or `refuse` (then `result` is the answer).
 
-    `reason` and `rule` say why and which rule; `digest` binds an approval to these very arguments.
-    `effect` is the tool's side effect, `polls` exempts it from the repeat breaker.
+    `reason` and `rule` say why and which rule, `layer` where that rule stands (`builtin`: the gate's own order), `mode`
+    the mode that was in force; `digest` binds an approval to these very arguments. `effect` is the tool's side
+    effect, `polls` exempts it from the repeat breaker.
     """
 
     kind: ClassVar[str] = "call.evaluated"
@@ -188,6 +198,8 @@ class CallEvaluated:
     access: Access = EVERYTHING
     polls: bool = False
     result: Result | None = None
+    layer: str = ""
+    mode: str = ""
 
     @property
     def announced(self) -> bool:
@@ -224,11 +236,128 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class CallProbed:
+    """After a recovery: a call that had started is `found` not to have happened (`not_happened`), by the tool's `probe` or a person.
+    It runs again."""
+
+    kind: ClassVar[str] = "call.probed"
+    call_id: str
+    found: str = "not_happened"
+    by: str = "probe"
+
+
+@dataclass(frozen=True, slots=True)
 class ToolAnswered:
     """The one result of a call."""
 
     kind: ClassVar[str] = "call.answered"
     result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class CallHooked:
+    """A hook had its say on a call. `verdict` is `block`, `change`, `answer` (instead of the tool) or `result` (of the call
+    that ran, another result than the tool's).
+
+    Of a change, `arguments` is what the call would run with from then on, as JSON, and `digest` is theirs.
+    """
+
+    kind: ClassVar[str] = "call.hooked"
+    call_id: str
+    hook: str
+    verdict: str
+    reason: str = ""
+    arguments: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallConfined:
+    """What holds a program that a call starts, as it was applied: `sandbox` is the mechanism (`none`: nothing holds it)."""
+
+    kind: ClassVar[str] = "call.confined"
+    call_id: str
+    sandbox: str
+    enforced: tuple[str, ...] = ()
+    not_enforced: tuple[str, ...] = ()
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSeen:
+    """What paths that a call may write were, `when` it began (`before`) or ended (`after`): `states` as `engine.copies` says them."""
+
+    kind: ClassVar[str] = "call.files"
+    call_id: str
+    when: str
+    paths: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentAnswered:
+    """A person's answer to what a tool asked while it worked: a gap in the sandbox, a server's question.
+
+    The words are those of `PersonAnswered`; `question` is what they were told.
+    """
+
+    kind: ClassVar[str] = "consent.answered"
+    call_id: str
+    tool: str
+    question: str
+    choice: str
+    digest: str = ""
+    grant: str = ""
+    by: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionArchived:
+    """A session was moved out of this journal into a file. `head` is the hash of its last event, number `events`.
+
+    `sha256` is the file's; `number` the key that the session had in the journal.
+    """
+
+    kind: ClassVar[str] = "session.archived"
+    session: str
+    events: int
+    head: str
+    file: str
+    sha256: str = ""
+    number: int = 0
+    tenant: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearchQuery:
+    """Deferred tools were searched. `id` is the call's; `name` is `tool_search_tool_` and the strategy.
+
+    `query` holds all arguments of the search; `mode` says who searched: `native` (the provider) or `client`.
+    """
+
+    kind: ClassVar[str] = "tool_search_query"
+    id: str
+    name: str
+    query: dict[str, Any] = field(default_factory=dict[str, Any])
+    strategy: str = ""
+    mode: str = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearchResult:
+    """What that search found, best first, and which of it the model has from its next question on (`promoted`).
+
+    Names are full names. The tools a session has discovered are these events, in their order.
+    """
+
+    kind: ClassVar[str] = "tool_search_result"
+    tool_use_id: str
+    tool_references: tuple[str, ...] = ()
+    promoted: tuple[str, ...] = ()
+    strategy: str = ""
+    mode: str = "client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,15 +425,23 @@ class LimitHit:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The process that drove this run is gone and another took over: open calls must be settled."""
+    """The process that drove this run is gone and another took over: open calls must be settled.
+
+    With `asks` it is found out what became of calls that had started (`CallProbed`, or their result); without, as in older
+    journals, they are unknown.
+    """
 
     kind: ClassVar[str] = "run.recovered"
     reason: str = ""
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's."""
+    """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's.
+
+    `history` is the digest of all that the model was shown and said by then (`engine.log.Shown`); empty in older journals.
+    """
 
     kind: ClassVar[str] = "run.finished"
     stop: str
@@ -312,6 +449,7 @@ class RunFinished:
     code: str = ""
     detail: str = ""
     usage: Usage = Usage()
+    history: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +471,15 @@ Event = (
     | CallEvaluated
     | PersonAnswered
     | CallStarted
+    | CallProbed
     | ToolAnswered
+    | CallHooked
+    | CallConfined
+    | FilesSeen
+    | ConsentAnswered
+    | SessionArchived
+    | ToolSearchQuery
+    | ToolSearchResult
     | DelegationStarted
     | DelegationFinished
     | Noticed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from .errors import ConfigError
 
@@ -15,8 +16,9 @@ class Limits:
     """`max_rounds` counts model answers per message, `max_calls_per_round` the calls in one of them.
 
     `max_output_bytes` can tighten `OUTPUT_CAP`, never raise it. `max_seconds` and `max_tokens`
-    (input plus output, as the provider counts) are None for no bound. `on_limit` is `"error"` or
-    `"answer"`: ask once more without tools before the typed error.
+    (input plus output, as the provider counts) are None for no bound; so are `max_cost` (US dollars) and `max_calls` (of a
+    run, in all its rounds). Of tokens, cost and calls a person is told when the share `warn_at` of the bound is passed.
+    `on_limit` is `"error"` or `"answer"`: ask once more without tools before the typed error.
     """
 
     max_rounds: int = 10
@@ -25,6 +27,9 @@ class Limits:
     max_seconds: float | None = None
     max_tokens: int | None = None
     on_limit: str = "error"
+    max_cost: float | None = None
+    max_calls: int | None = None
+    warn_at: float = 0.8
 
     def __post_init__(self) -> None:
         if self.max_rounds < 1 or self.max_calls_per_round < 1:
@@ -33,5 +38,11 @@ class Limits:
             raise ConfigError(
                 f"max_output_bytes = {self.max_output_bytes}: must lie between 256 and {OUTPUT_CAP}"
             )
+        if self.max_cost is not None and not 0 < self.max_cost < inf:
+            raise ConfigError(f"max_cost = {self.max_cost!r}: must be an amount of US dollars above 0")
+        if self.max_calls is not None and self.max_calls < 1:
+            raise ConfigError("max_calls must be at least 1")
+        if not 0 < self.warn_at <= 1:
+            raise ConfigError(f"warn_at = {self.warn_at!r}: must be a share above 0, and at most 1")
         if self.on_limit not in ("error", "answer"):
             raise ConfigError(f"on_limit = {self.on_limit!r}: use `error` or `answer`")

@@ -28,10 +28,12 @@ from typing import Any, ClassVar
 
 from . import events, notices
 from .calls import ErrorType, Result
-from .calls_in_flight import ACTIVE, CallState, Phase, Slot, named, start, too_many
+from .calls_in_flight import ACTIVE, CallState, Phase, Slot, ending, named, start, too_many
 from .commands import AskModel, Command, Evaluate, Finish, RunTool
+from .joins import BRANCHES, settle
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
+from .recovery import recover
 from .repeats import Repeats
 
 
@@ -39,7 +41,7 @@ class Machine:
     """One session. Built empty, or from a journal with `rebuild`."""
 
     def __init__(self) -> None:
-        self.limits = Limits()
+        self.limits, self._required, self._join = Limits(), tuple[str, ...](), 0
         self.phase = Phase.IDLE
         self.round, self.usage = 0, events.Usage()
         self.history: list[Message] = []
@@ -88,7 +90,7 @@ class Machine:
     def _on_run_started(self, event: events.RunStarted) -> list[Command]:
         if self.phase in ACTIVE:
             self._stop(ErrorType.CANCELLED, "a new message arrived", "cancelled")
-        self.limits = event.limits
+        self.limits, self._required, self._join = event.limits, event.require, event.join
         text = notices.before(self._notices, event.text) if self._notices else event.text
         self.history.append(UserMessage(text))
         self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
@@ -142,7 +144,7 @@ class Machine:
             return [self._finish_with(event)]
         self.phase = Phase.WORKING
         commands: list[Command] = []
-        most = self.limits.max_calls_per_round
+        most = min(self.limits.max_calls_per_round, BRANCHES)
         for index, call in enumerate(calls):
             self.ids.add(call.id)
             slot = self._slots[call.id] = Slot(call, state=CallState.EVALUATING)
@@ -155,13 +157,8 @@ class Machine:
 
     def _finish_with(self, answer: events.ModelAnswered) -> Command:
         self.phase = Phase.FINISHED
-        if answer.stop == "filter":
-            return Finish("failed", answer.text, "content_filter", "withheld by the provider", self.usage)
-        if self._last_answer:
-            why = f"{self.limits.max_rounds} rounds"
-            return Finish("limit", answer.text, "limit_max_rounds", why, self.usage)
-        cut = "cut at the model's output limit" if answer.stop == "length" else ""
-        return Finish("done", answer.text, "length" if cut else "", cut, self.usage)
+        at_limit = self.limits.max_rounds if self._last_answer else 0
+        return ending(answer, self.usage, at_limit, self._required, self._slots.values())
 
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
         if self.phase is not Phase.ASKING:
@@ -216,11 +213,11 @@ class Machine:
         waiting = [slot for slot in self._batch if slot.result is None]
         if self._direct:
             self._direct = [slot for slot in self._direct if slot.result is None]
-        commands: list[Command] = []
+        commands = settle(self._join, self._batch) if self._join and waiting else []
         if waiting or self._direct:
             # Nothing of a round runs before all of it was evaluated; the last call is evaluated last.
             ready = waiting if all(slot.evaluation for slot in reversed(waiting)) else []
-            commands = start([*self._direct, *ready], [*self._direct, *waiting])
+            commands += start([*self._direct, *ready], [*self._direct, *waiting])
         if self.phase is Phase.WORKING and not waiting:
             commands += self._ask()
         return commands
@@ -266,19 +263,17 @@ class Machine:
         return []
 
     def _on_recovered(self, event: events.Recovered) -> list[Command]:
-        """Settle what a dead process left open; safe work starts again, unknown outcomes are said."""
-        commands: list[Command] = []
-        for slot in self.open_calls():
-            if slot.started and slot.evaluation and slot.evaluation.announced:
-                slot.abandon(ErrorType.INTERNAL_ERROR, event.reason or "the process ended")
-            elif slot.approved and slot.evaluation:
-                commands.append(RunTool(slot.call, slot.evaluation))
-            else:
-                slot.state, slot.evaluation, slot.started = CallState.EVALUATING, None, False
-                commands.append(Evaluate(slot.call))
+        commands = recover(self.open_calls(), event)
         if self.phase is Phase.ASKING:
             return [*commands, AskModel(self.round, tools=not self._last_answer)]
         return commands or self._advance()
+
+    def _on_probed(self, event: events.CallProbed) -> list[Command]:
+        slot = self._slots.get(event.call_id)
+        if slot is None or slot.result is not None or slot.evaluation is None or not slot.started:
+            return []
+        slot.started = False
+        return [RunTool(slot.call, slot.evaluation)]
 
     _HANDLERS: ClassVar[dict[type, Callable[[Machine, Any], list[Command]]]] = {
         events.SessionOpened: _on_opened,
@@ -297,4 +292,5 @@ class Machine:
         events.LimitHit: _on_limit,
         events.RunFinished: _on_finished,
         events.Recovered: _on_recovered,
+        events.CallProbed: _on_probed,
     }

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import getpass
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, JournalError
-from ferrule.core.events import SessionOpened
+from ferrule.core.events import Record, SessionOpened
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
@@ -26,22 +26,26 @@ from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
 from ferrule.store.journal import Journal, SqliteJournal
 from ferrule.store.paths import journal as journal_file
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import Loading, Tool
+from ferrule.tools.definition import Tool
 
 from .asking import CurrentApprover
+from .budgets import seconds_used
 from .clock import Clock, SystemClock
 from .closing import Closers
 from .dispatcher import Dispatcher
 from .driver import Driver
 from .hooks import Hook
 from .live import Live
+from .offering import Offering
 from .prompt import system_text
-from .session import RunResult, Session
+from .session import Aims, RunResult, Session, parse_aims
 from .usable import Usable
 
 if TYPE_CHECKING:
     from ferrule.store.artifacts import Artifacts, ArtifactStore
+    from ferrule.tools.search.option import ToolSearch
 
+    from .bus import Bus
     from .child import Below
     from .hook_chain import Hooks
     from .hook_events import EventHook
@@ -52,19 +56,22 @@ if TYPE_CHECKING:
     from .sub_agent import DelegationLimits, SubAgent
 
 
-class Agent:
+class Agent(Offering):
     """What stays the same over many sessions. Cheap to make, no I/O until the first run.
 
     `model` is `provider:model` or a `Wire`. `tools` are `Tool`s or plain functions. `workspace` is the
     folder that file tools work in. `allow`, `ask` and `deny` are permission rules (`"Edit(docs/**)"`,
     `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
-    *ask* is a *no*. `journal` is a Journal or a file; by default the person's own, in their state folder.
+    *ask* is a *no*. `journal` is a Journal, a file or an address (`store.places`); by default the person's own, in their state folder.
     `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
     shows the model the whole result object always. `hooks` are asked around calls, or on events (`hook_events`). `connect` turns a model's name into a wire, when it is first needed.
     `agents` are those that its sessions may delegate to with the tool `delegate`, which is there if this is not None; `delegation`
-    bounds it. `artifacts` keeps large results: True in the person's own state folder, a folder or a store there; then the model gets
+    bounds it. `artifacts` keeps large results: True in the person's own state folder, a folder, an address or a store there; then the model gets
     stubs, and tools to read parts. By default only what exceeds the output limit is kept, where the journal is a file, for its owner.
     `registration` lets sessions gain tools, hooks and agents while they run, so many of each (`engine.registration`), and delegate.
+    `join` and `require_successful_tools` hold for its runs unless they say otherwise (`session.Aims`); sub-agents' runs have none.
+    `bus` is where others see what happens in its sessions (`engine.bus`).
+    `tool_search` says how deferred tools are found (`tools.search.option`); None: by default where there are any, False: they are not deferred.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
         print(agent.run_sync("Is it raining in Ghent?").text)
@@ -101,9 +108,13 @@ class Agent:
         delegation: DelegationLimits | None = None,
         registration: RegistrationLimits | None = None,
         artifacts: Artifacts | ArtifactStore | str | Path | bool | None = None,
+        bus: Bus | None = None,
+        tool_search: ToolSearch | Mapping[str, Any] | str | bool | None = None,
+        **aims: Unpack[Aims],
     ) -> None:
         self._model = model
         self._connect = connect
+        self._aims = parse_aims(aims)
         self.catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
         self.limits = limits or Limits()
         self.instructions = instructions
@@ -128,7 +139,7 @@ class Agent:
         self._clock = clock or SystemClock()
         self._interruptible = interruptible
         self._unclosed: set[Closers] = set()
-        self._specs: tuple[Gate, int, tuple[ToolSpec, ...]] | None = None
+        self.bus = bus
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
@@ -139,6 +150,7 @@ class Agent:
         self._registration = registration
         if agents is not None or registration is not None:
             self._let_delegate(agents or (), delegation)
+        self._search_with(tool_search)
         self._artifacts: Artifacts | None = None
         if artifacts or (artifacts is None and self._journal_is_file):
             self._keep(artifacts)
@@ -147,7 +159,7 @@ class Agent:
     def _journal_is_file(self) -> bool:
         where = self._journal_at
         if where is None or isinstance(where, (str, Path)):
-            return str(where) != ":memory:"
+            return str(where) != ":memory:" and "://" not in str(where)
         return isinstance(where, SqliteJournal) and where.path is not None
 
     def _keep(self, given: Artifacts | ArtifactStore | str | Path | bool | None) -> None:
@@ -213,6 +225,10 @@ class Agent:
     def journal(self) -> Journal:
         """Where this agent's events go. A file is opened with the first event."""
         where = self._journal_at
+        if isinstance(where, str) and "://" in where:
+            from ferrule.store.places import journal_at
+
+            where = self._journal_at = journal_at(where)
         if where is None or isinstance(where, (str, Path)):
             where = self._journal_at = SqliteJournal(where or journal_file())
         return where
@@ -220,7 +236,15 @@ class Agent:
     def session(self, *, id: str = "") -> Session:
         """A new session with an empty history; `id`, if given, must be new in the journal."""
         system = system_text(self.instructions, tools=len(self.catalog) > 0)
+        if self._tool_search and (option := self.search) is not None and option.include_stub_listing:
+            from .tool_search_tools import listing
+
+            system = "\n\n".join(filter(None, (system, listing(self.catalog, option, self._usable))))
         session = self._make(id or uuid4().hex, system)
+        if self.bus is not None:
+            from .bus_attach import attach
+
+            attach(self.bus, session.driver)
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
@@ -238,7 +262,9 @@ class Agent:
         child = copy(self)
         child.catalog, child.limits, child.instructions = Catalog(part.tools), part.limits, part.instructions
         child.gate, child.approver, child._specs = part.gate, part.approver, None
+        child._aims = (0, ())
         child._hooks, child._lineage = (*self._hooks, *part.hooks), part.lineage
+        child._searches_always = False
         if part.model not in ("", self.model):
             child.change_model(
                 self.roster.wire(part.model, self._connect), options=ModelOptions(), way="auto"
@@ -247,53 +273,93 @@ class Agent:
         session.driver.dispatcher.gate = part.gate
         return session
 
+    def working_for(self, tenant: str, user: str, journal: Journal) -> Agent:
+        """A copy of this agent whose sessions belong to somebody else, in another journal."""
+        copied = copy(self)
+        copied._tenant, copied._user, copied._journal_at, copied._unclosed = tenant, user, journal, set()
+        return copied
+
+    def rehearsing(self, model: str | Wire, system: str, answers: Hook | None) -> tuple[Agent, Session]:
+        """A copy of this agent and a session of it, in a journal in memory (`engine.rerun`). With `answers`, a hook that answers
+        every call, no handler runs and no rule is asked."""
+        from .recording import OpenGate
+
+        copied = copy(self)
+        copied.change_model(model, options=ModelOptions() if model != self._model else None)
+        copied._journal_at, copied._unclosed = SqliteJournal(":memory:"), set()
+        if answers is not None:
+            copied._hooks, copied._artifacts, copied.gate = (
+                (answers,),
+                None,
+                OpenGate(root=Path(self.gate.around.root)),
+            )
+        copied._specs = None
+        session = copied._make(uuid4().hex, system)
+        session.driver.open(SessionOpened(model=copied.model, system=system, results=self._results))
+        return copied, session
+
     def resume(self, session_id: str) -> Session:
         """A session from the journal, by its id or the beginning of it; `Session.resume` finishes what was left open.
 
-        or another process is driving it.
+        Raises SessionNotFound, and JournalError if it is damaged or another process is driving it.
         """
         found = self.journal.find(session_id, tenant=self._tenant, user=self._user)
-        records = list(self.journal.records(found.session))
+        # Before it is read: what somebody else still writes would be missed.
+        self.journal.lease(found.session)
+        try:
+            return self._resumed(found.session, list(self.journal.records(found.session)))
+        except BaseException:  # the lease is nobody's then, also after Ctrl-C
+            self.journal.release(found.session)
+            raise
+
+    def _resumed(self, name: str, records: list[Record]) -> Session:
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
-            raise JournalError(
-                f"session {found.session} does not begin with its opening", code="journal_corrupt"
-            )
-        session = self._make(found.session, opened.system)
+            raise JournalError(f"session {name} does not begin with its opening", code="journal_corrupt")
+        session = self._make(name, opened.system)
         session.driver.recall([record.event for record in records])
+        if session.driver.machine.active:
+            session.driver.log.identity = session.driver.log.identity.for_run(records[-1].run)
+            session.driver.elapsed = seconds_used(records)
         if (keeper := session.driver.dispatcher.keeper) is not None:
             keeper.settled = len(session.driver.machine.history)
+        if (searching := session.driver.dispatcher.searching) is not None:
+            searching.recall(record.event for record in records)
+        if self.bus is not None:
+            from .bus_attach import attach
+
+            attach(self.bus, session.driver, records[-1].seq)
         session.driver.open(None)
         return session
 
-    async def run(self, text: str) -> RunResult:
+    async def run(self, text: str, **aims: Unpack[Aims]) -> RunResult:
         """One message in a session of its own, worked to its end. See `Session.run` for what it raises."""
         session = self.session()
         try:
-            return await session.run(text)
+            return await session.run(text, **aims)
         finally:
             await session.close()
 
-    def run_sync(self, text: str) -> RunResult:
+    def run_sync(self, text: str, **aims: Unpack[Aims]) -> RunResult:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._run_and_close(text))
-        return _in_thread(lambda: asyncio.run(self._run_and_close(text)))
+            return asyncio.run(self._run_and_close(text, aims))
+        return _in_thread(lambda: asyncio.run(self._run_and_close(text, aims)))
 
-    async def _run_and_close(self, text: str) -> RunResult:
+    async def _run_and_close(self, text: str, aims: Aims) -> RunResult:
         try:
-            return await self.run(text)
+            return await self.run(text, **aims)
         finally:
             # Connections belong to the event loop that ends here; other sessions may go on elsewhere.
             await self.disconnect()
 
-    async def stream(self, text: str) -> AsyncIterator[Live]:
+    async def stream(self, text: str, **aims: Unpack[Aims]) -> AsyncIterator[Live]:
         """`run`, event by event."""
         session = self.session()
         try:
-            async for item in session.stream(text):
+            async for item in session.stream(text, **aims):
                 yield item
         finally:
             await session.close()
@@ -304,15 +370,26 @@ class Agent:
         around_calls: tuple[Hook, ...] = ()
         if self._hooks or self.roster is not None:
             make, around_calls = self._hooked()
-        catalog = self.catalog
-        if self._registration is not None:
+        catalog, option, resources = self.catalog, self.search, self._resources
+        if self._registration is not None or option is not None:
             from .session_catalog import SessionCatalog
 
             catalog = SessionCatalog(catalog)
+        searching = None
+        if option is not None:
+            searching = self._searching(option, catalog, session_id)
+            resources = {**resources, type(searching): searching}
 
         async def exchange(added: tuple[ToolSpec, ...] = (), way: str = "") -> Exchange:
             return await self._exchange(system, driver, added, way)
 
+        def by_model(call_id: str) -> bool:
+            slot = driver.machine.slot(call_id)
+            return slot is not None and not slot.direct
+
+        opened: Callable[[], Awaitable[Exchange]] = exchange
+        if catalog is not self.catalog:
+            opened = self._growing(exchange, catalog, lambda: driver)
         driver = make(
             Machine(),
             Dispatcher(
@@ -323,20 +400,28 @@ class Agent:
                 cap=self.limits.max_output_bytes,
                 clock=self._clock,
                 keeper=self._keeper() if self._artifacts is not None else None,
+                by_model=by_model,
+                searching=searching,
             ),
             self.journal,
             identity,
-            exchange=exchange,
+            exchange=opened,
             approver=self.approver,
             resources={
-                **self._resources,
+                **resources,
                 Approver: CurrentApprover(lambda: driver.approver, lambda: driver.log),
                 Usable: Usable(lambda: driver.dispatcher),
             },
             interruptible=self._interruptible,
             unclosed=self._unclosed,
         )
-        return Session(session_id, driver, self.model, self.limits)
+        if searching is not None:
+            searching.usable, searching.record = driver.dispatcher.usable, driver.log.add
+        if self._artifacts is not None and self.workspace is not None:
+            from .copies import Copies
+
+            driver.dispatcher.copies = Copies(self._artifacts.store, self.workspace)
+        return Session(session_id, driver, self.model, self.limits, *self._aims)
 
     def _hooked(self) -> tuple[Callable[..., Driver], tuple[Hook, ...]]:
         from .hooked import HookedDriver, session_hooks
@@ -360,7 +445,12 @@ class Agent:
         """A conversation. `added` are tools that a session has besides, `way` is how tools are called if not as the agent says."""
         from ferrule.models.ways.ladder import choose, open_exchange
 
-        way, specs = way or self._way, (*self.specs(), *added)
+        way, options, searching = way or self._way, self._options, driver.dispatcher.searching
+        if searching is None:
+            specs = (*self.specs(), *added) if added else self.specs()
+        else:
+            mode = await searching.choose(self.wire, way)
+            specs, options = searching.offered(self.specs(mode), added, options)
         if way == "auto" and not self._fallback and specs:
             way = choose(await self.wire.capabilities())
         exchange, _ = await open_exchange(
@@ -368,7 +458,7 @@ class Agent:
             way,
             system,
             specs,
-            self._options,
+            options,
             driver.log.notice,
             native_fallback="allow" if self._fallback else "reject",
         )
@@ -377,21 +467,6 @@ class Agent:
 
             exchange = guarded(exchange, keeper, self.catalog, driver.log.notice)
         return exchange
-
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model gets them: sorted, hidden ones left out. The same value while nothing changes."""
-        gate, version = self.gate, self.catalog.version
-        if self._specs is None or self._specs[0] is not gate or self._specs[1] != version:
-            names = self.catalog.wire_table()
-            specs = tuple(
-                ToolSpec(
-                    tool.full_name, names[tool.full_name], tool.description, tool.schema_json(), tool.examples
-                )
-                for tool in self.catalog
-                if tool.loading is Loading.ALWAYS and tool.scopes <= self._scopes and not gate.hidden(tool)
-            )
-            self._specs = (gate, version, specs)
-        return self._specs[2]
 
 
 def _person() -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ferrule.core.errors import FerruleError
-from ferrule.core.events import PersonAnswered
+from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
+from ferrule.core.joins import not_begun
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver
 from ferrule.guard.gate import Gate
-from ferrule.tools.context import ANSWERED, Context
+from ferrule.tools.context import Context
 
 from .dispatcher import Prepared
 from .log import Log
@@ -29,21 +31,22 @@ class CurrentApprover:
         """As `Approver.ask`. Raises JournalError, which is no yes, where the answer cannot be written."""
         answer = await self.current().ask(request)
         if self.log is not None:
-            log = self.log()
-            log.notice(ANSWERED, _told(request, answer))
-            log.flush()
+            said = (answer.choice, request.digest, answer.grant, answer.by, answer.note)
+            self.log().record(ConsentAnswered(request.call.id, request.tool.name, request.reason, *said))
         return answer
 
 
-def _told(request: ApprovalRequest, answer: Answer) -> str:
-    by = f" by {answer.by}" if answer.by else ""
-    note = f" ({answer.note})" if answer.note else ""
-    asked = f"call {request.call.id}, `{request.tool.name}`: {request.reason}"
-    return f"{answer.choice}{by}{note}; asked about {asked}; digest {request.digest}"
+async def ask(
+    prepared: Prepared,
+    context: Context,
+    approver: Approver,
+    gate: Gate,
+    ended: Callable[[str], str | None] = lambda call_id: None,
+) -> PersonAnswered | ToolAnswered:
+    """Put the question, apply the answer to the gate, and say it as an event. An error on the way is a no.
 
-
-async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Gate) -> PersonAnswered:
-    """Put the question, apply the answer to the gate, and say it as an event. An error on the way is a no."""
+    `ended` says why the question about a call was taken back, if it was: then that is the call's result.
+    """
     tool, decision, values = prepared.tool, prepared.decision, prepared.values
     assert tool is not None and decision is not None and values is not None
     call_id, digest = prepared.call.id, prepared.evaluation.digest
@@ -52,16 +55,20 @@ async def ask(prepared: Prepared, context: Context, approver: Approver, gate: Ga
         # An answer to an earlier call of this round already covers this one.
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
     try:
-        answer = await approver.ask(await _request(prepared, context))
+        answer = await approver.ask(await request(prepared, context))
         gate.settle(tool, answer.choice, answer.grant, offers=decision.offers)
+    except asyncio.CancelledError:
+        if (why := ended(call_id)) is None:
+            raise
+        return ToolAnswered(not_begun(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
         said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
         return PersonAnswered(call_id, "deny", digest, by="error", note=f"nobody could be asked: {said}")
     return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
 
 
-async def _request(prepared: Prepared, context: Context) -> ApprovalRequest:
-    """What a person is shown. A preview that fails says so; it never decides anything."""
+async def request(prepared: Prepared, context: Context, *, died: str = "") -> ApprovalRequest:
+    """What a person is shown. A preview that fails says so; it never decides anything. `died`: see `ApprovalRequest`."""
     tool, decision, values = prepared.tool, prepared.decision, prepared.values
     assert tool is not None and decision is not None and values is not None
     shown = ""
@@ -74,11 +81,12 @@ async def _request(prepared: Prepared, context: Context) -> ApprovalRequest:
         call=prepared.call,
         tool=tool,
         risk=str(tool.risk),
-        reason=decision.reason,
+        reason=died or decision.reason,
         labels=decision.labels,
         preview=shown,
-        offers=decision.offers,
+        offers=() if died else decision.offers,
         digest=prepared.evaluation.digest,
         identity=context.identity,
         values=values,
+        died=bool(died),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar, cast
 
 from ferrule.core.calls import ErrorType, compact
-from ferrule.core.errors import LimitReached, ProviderError, RunCancelled, ToolFailed
+from ferrule.core.errors import ConfigError, LimitReached, ProviderError, RunCancelled, ToolFailed
 from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnswered, Usage
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage
@@ -18,6 +18,7 @@ from ferrule.guard.approval import Approver
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
+from .budgets import NANO
 from .child import Below, ForAgent, tightened
 from .dispatcher import Dispatcher
 from .hook_chain import Hooks
@@ -188,6 +189,10 @@ class DelegatedWork:
         before = session.driver.machine.usage
         try:
             return await session.run(text)
+        except ConfigError as error:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"the agent `{self.name}` was not asked: {error.detail}"
+            ) from error
         except LimitReached as error:
             said = _last_words(session)
             raise ToolFailed(
@@ -240,8 +245,12 @@ class DelegatedWork:
         """What is left of the run's, or less. Raises ToolFailed (`limit`) if that is nothing."""
         own, above = self.definition.limits or _ENDLESS, self.driver.lineage
         seconds = _least(above.seconds_left(), own.max_seconds)
-        tokens = _least(above.budget.left(), own.max_tokens)
-        for name, left in (("max_seconds", seconds), ("max_tokens", tokens)):
+        tokens = _least(above.shared.left("max_tokens"), own.max_tokens)
+        nano = above.shared.left("max_cost")
+        cost = _least(None if nano is None else nano / NANO, own.max_cost)
+        calls = _least(above.shared.left("max_calls"), own.max_calls)
+        bounds = {"max_seconds": seconds, "max_tokens": tokens, "max_cost": cost, "max_calls": calls}
+        for name, left in bounds.items():
             if left is not None and left <= 0:
                 raise ToolFailed(
                     ErrorType.LIMIT, f"`{self.name}` was not asked: the run's {name} are used up"
@@ -253,6 +262,9 @@ class DelegatedWork:
             max_seconds=seconds,
             max_tokens=tokens,
             on_limit=own.on_limit,
+            max_cost=cost,
+            max_calls=calls,
+            warn_at=above.limits.warn_at,
         )
 
 

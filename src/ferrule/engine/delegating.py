@@ -1,6 +1,6 @@
 """A driver that can delegate, or was delegated to. Sessions without agents use another one and pay nothing.
 
-Beside what `HookedDriver` does it counts tokens for the whole tree (`lineage`), asks no model when none are left, puts one question at a
+Beside what `HookedDriver` does it counts tokens, money and calls for the whole tree (`lineage`), asks no model when none are left, puts one question at a
 time to a person for all of the tree, and ends what agents still do when its run ends.
 """
 
@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from ferrule.core import events
 from ferrule.core.commands import AskModel, AskPerson, Command, Finish
-from ferrule.core.limits import Limits
 
 from .background import background_of
+from .budgets import calls_of
 from .delegated_work import Home
 from .delegation import Delegation, value_of
 from .hook_chain import Hooks
@@ -50,13 +50,13 @@ class DelegatingDriver(HookedDriver):
             opened = replace(opened, parent=mine.parent, parent_call=mine.call, agent=mine.agent)
         super().open(opened)
 
-    async def run(self, text: str, model: str, limits: Limits) -> Finish:
-        self.lineage.begin(limits)
-        return await super().run(text, model, limits)
+    async def run(self, started: events.RunStarted, run: str = "") -> Finish:
+        self.lineage.begin(started.limits)
+        return await super().run(started, run)
 
     async def resume(self, reason: str) -> Finish | None:
-        self.lineage.begin(self.machine.limits)
-        self.lineage.budget.spend(self.machine.usage.input + self.machine.usage.output)
+        self.lineage.begin(self.machine.limits, self.elapsed)
+        self.lineage.shared.spend(self.machine.usage, calls_of(self.machine))
         return await super().resume(reason)
 
     def record(self, event: events.DelegationStarted | events.DelegationFinished) -> None:
@@ -79,11 +79,9 @@ class DelegatingDriver(HookedDriver):
             self.log.flush()
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
-        left = self.lineage.budget.left()
-        if left is not None and left <= 0:
+        if name := self.lineage.shared.used_up():
             # Agents that work beside this one have used it up, or those that it waited for.
-            most = self.machine.limits.max_tokens
-            return self._feed(events.LimitHit("max_tokens", left if most is None else most))
+            return self._feed(events.LimitHit(name, getattr(self.machine.limits, name) or 0))
         commands = await super()._ask_model(command)
         if any(isinstance(one, Finish) for one in commands):
             await self._end_agents()
@@ -98,7 +96,7 @@ class DelegatingDriver(HookedDriver):
 
     def _feed(self, event: events.Event) -> list[Command]:
         if isinstance(event, events.ModelAnswered):
-            self.lineage.budget.spend(event.usage.input + event.usage.output)
+            self.lineage.shared.spend(event.usage, len(event.calls))
         return super()._feed(event)
 
     async def _through(self, request: Mapping[str, Any]) -> Any:

@@ -10,13 +10,11 @@ Rules of this file, each a promise with a test:
 
 * An agent has no tool that the session has not, nothing is allowed to it that is not allowed to the session, and what it does
   passes the same gate, hooks and journal. Its session says who delegated; the session that delegates says where it went.
-* It draws from what is left of the run's time and tokens. Its rounds are fewer the deeper it is.
+* It draws from what is left of the run's time, tokens, money and calls. Its rounds are fewer the deeper it is.
 * Whatever goes wrong with it is a typed error that names it: `limit` (and which), `io_error` (its model), `permission_denied`,
   `cancelled`, `validation_failed` (its work did not pass its check).
 * It never outlives the run that delegated to it. Stopping a call stops its agent.
 * After two failures in a row in one run the same agent is not tried again.
-
-Not bounded here: money. Tokens are what the run's budget counts.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.errors import FerruleError, ToolFailed
-from ferrule.core.events import CallEvaluated
+from ferrule.core.errors import FerruleError, JournalError, ToolFailed
+from ferrule.core.events import CallEvaluated, CallHooked
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.guard.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
@@ -36,7 +36,9 @@ from .hooks import Answer, Ask, Block, Change, Hook
 from .threads import run_blocking
 
 if TYPE_CHECKING:
+    from .copies import Copies
     from .keeping import Keeper
+    from .tool_search import Searching
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Dispatcher:
     """Takes calls through the pipeline.
 
     `scopes` are what this run's identity holds: a tool that wants others is refused. `cap` bounds the
-    text of a result in bytes. `keeper` keeps what is large; without one it is cut.
+    text of a result in bytes. `keeper` keeps what is large; without one it is cut. `by_model` says of a call's id whether a
+    model made the call: only models must have been shown a tool before they call it. `searching` knows what they were shown.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Dispatcher:
         cap: int = OUTPUT_CAP,
         clock: Clock | None = None,
         keeper: Keeper | None = None,
+        by_model: Callable[[str], bool] = lambda call_id: False,
+        searching: Searching | None = None,
     ) -> None:
         self.catalog = catalog
         self.gate = gate
@@ -77,6 +82,10 @@ class Dispatcher:
         self._scopes = scopes
         self._cap = min(cap, OUTPUT_CAP)
         self.keeper = keeper
+        self.copies: Copies | None = None
+        """Keeps what a call is about to write over."""
+        self.searching = searching
+        self._by_model = by_model
         # Hooks see a result before it is kept: up to here it is not cut for them.
         self._room = self._cap if keeper is None or not hooks else keeper.hooked
         self._clock = clock or SystemClock()
@@ -98,6 +107,12 @@ class Dispatcher:
             tool = self.catalog.get(call.tool)
             if tool is None:
                 return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
+            if (
+                tool.loading is not Loading.ALWAYS
+                and self._by_model(call.id)
+                and (why := self._unseen(call, tool))
+            ):
+                return self._refuse(call, ErrorType.NOT_FOUND, why)
             if not tool.scopes <= self._scopes:
                 missing = f"`{call.tool}` needs the scope {', '.join(sorted(tool.scopes - self._scopes))}"
                 return self._refuse(call, ErrorType.PERMISSION_DENIED, missing)
@@ -132,6 +147,9 @@ class Dispatcher:
             tool.risk,
             tool.access(checked.values),
             tool.polls,
+            None,
+            decision.layer,
+            self.gate.mode,
         )
         notes = (f"[note: {_listed(repairs)[:2000]}]",) if repairs else ()
         return Prepared(call, evaluation, tool, checked.values, notes, decision)
@@ -145,6 +163,14 @@ class Dispatcher:
         known = ", ".join(sorted(usable)[:20])
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
+    def _unseen(self, call: Call, tool: Tool) -> str:
+        """Why a model may not call a tool that it was not shown from the start; "" if it may. Who may not use it is told of none."""
+        if tool.loading is Loading.INTERNAL:
+            return self._unknown(call.tool)
+        if self.searching is None:
+            return ""
+        return self.searching.refusal(tool) if self.usable(tool) else self._unknown(call.tool)
+
     def usable(self, tool: Tool) -> bool:
         """Whether this run may use the tool and know of it."""
         shown = tool.loading is not Loading.INTERNAL
@@ -154,9 +180,11 @@ class Dispatcher:
         self, call: Call, error: ErrorType, message: str, decision: Decision | None = None
     ) -> Prepared:
         result = self._failed(call, error, message)
-        rule = decision.rule if decision else ""
-        reason = result.error_message or ""
-        evaluation = CallEvaluated(call.id, "refuse", reason, rule, effect="none", result=result)
+        rule, layer = (decision.rule, decision.layer) if decision else ("", "")
+        reason, mode = result.error_message or "", self.gate.mode
+        evaluation = CallEvaluated(
+            call.id, "refuse", reason, rule, effect="none", result=result, layer=layer, mode=mode
+        )
         return Prepared(call, evaluation, decision=decision)
 
     # ---- steps 7 to 11
@@ -187,7 +215,11 @@ class Dispatcher:
         if asked and digest(tool.full_name, values) != approved:
             return _question(prepared, digest(tool.full_name, values), asked)
         started = self._clock.monotonic()
-        if answered is None:
+        if answered is None and self.copies is not None and tool.side_effect is SideEffect.WRITE:
+            result = await self.copies.around(
+                tool, values, context, lambda: self._invoke(tool, values, prepared, context, started)
+            )
+        elif answered is None:
             result = await self._invoke(tool, values, prepared, context, started)
         else:
             result = await self._answered(answered, call, started)
@@ -195,6 +227,8 @@ class Dispatcher:
             result = await self._after(hook, tool, result, context)
         if self.keeper is not None and self._hooks:
             result = await self._kept_after(self.keeper, tool, result, context)
+        if answered is not None and self.searching is not None:
+            self.searching.answered(call, tool, result)
         return result
 
     async def _before(
@@ -206,13 +240,23 @@ class Dispatcher:
             # A copy: what a hook changes in place would run without having been checked.
             answer = await hook.before(prepared.tool, deepcopy(dict(prepared.values)), context)
             if isinstance(answer, Change):
-                return replace(self._judge(call, prepared.tool, answer.arguments, []), asked=answer.ask)
+                judged = self._judge(call, prepared.tool, answer.arguments, [])
+                changed = _changed(hook, prepared, judged, answer)
+                if changed is not None:
+                    # Before anything follows from it: what runs is not what was asked for.
+                    context.record(changed)
+                return replace(judged, asked=answer.ask)
+        except JournalError:
+            raise
         except Exception as error:  # noqa: BLE001  boundary: a broken hook blocks (fail closed)
             answer = Block(f"a hook failed: {_said(error)}")
         if isinstance(answer, Block):
+            context.record(CallHooked(call.id, _name(hook), "block", answer.reason))
             message = f"`{call.tool}` was not run: {answer.reason}"
             timestamp = int(self._clock.now() * 1000)
             return Result.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=timestamp)
+        if isinstance(answer, Answer):
+            context.record(CallHooked(call.id, _name(hook), "answer"))
         return answer
 
     async def _answered(self, answer: Answer, call: Call, started: float) -> Result:
@@ -230,9 +274,16 @@ class Dispatcher:
     async def _after(self, hook: Hook, tool: Tool, result: Result, context: Context) -> Result:
         try:
             changed = await hook.after(tool, result, context)
-            return result if changed is None else self._bounded(changed, result)
+            if changed is None:
+                return result
+            why = "" if changed.success else changed.error_message or ""
+            context.record(CallHooked(result.call_id, _name(hook), "result", why))
+            return self._bounded(changed, result)
+        except JournalError:
+            raise
         except Exception as error:  # noqa: BLE001  boundary: a hook that cannot check a result withholds it
             message = f"the result was withheld: a hook failed: {_said(error)}"
+            context.record(CallHooked(result.call_id, _name(hook), "result", message))
             return replace(
                 result, success=False, data=None, error_type=ErrorType.INTERNAL_ERROR, error_message=message
             )
@@ -245,7 +296,7 @@ class Dispatcher:
             given = {**values, tool.context_parameter: context} if tool.context_parameter else values
             handler = tool.handler
             attempt = (lambda: handler(**given)) if tool.is_async else (lambda: _in_thread(handler, given))
-            value = await shell.run(tool, attempt, self._clock, context.progress)
+            value = await shell.run(tool, attempt, self._clock, context)
             if tool.output is not None:
                 value, problems = tool.output.encode(value)
                 if problems:
@@ -306,11 +357,27 @@ class Dispatcher:
                 result, success=False, data=None, error_type=ErrorType.INTERNAL_ERROR, error_message=message
             )
 
-    def stopped(self, prepared: Prepared) -> Result:
+    def found(self, prepared: Prepared, value: Any, note: str) -> Result:
+        """The result of a call that happened before this process began: what its handler would have returned, bounded."""
+        kept, call = bound(value, self._cap), prepared.call
+        made = int(self._clock.now() * 1000)
+        return Result(
+            call.id,
+            call.tool,
+            True,
+            kept.data,
+            size=kept.size,
+            timestamp=made,
+            partial=kept.partial,
+            notes=(*kept.notes, note),
+        )
+
+    def stopped(self, prepared: Prepared, why: str = "") -> Result:
         """The result of a call whose handler was cancelled: what is known of its effect."""
-        what = "stopped"
+        what = f"stopped: {why}" if why else "stopped"
         if prepared.tool is None or not prepared.tool.repeatable:
-            what = "stopped while it ran: outcome unknown; check what it did before doing it again"
+            what += " while it ran" if not why else "; it ran"
+            what += ": outcome unknown; check what it did before doing it again"
         return self._failed(prepared.call, ErrorType.CANCELLED, what)
 
     def _failed(self, call: Call, error: ErrorType, message: str, started: float | None = None) -> Result:
@@ -339,6 +406,22 @@ def _question(prepared: Prepared, bound_to: str, why: str) -> Prepared:
     """A call that may run only if a person says yes to these arguments. No answer covers the next call: no offers."""
     evaluation = replace(prepared.evaluation, verdict="ask", reason=why, digest=bound_to)
     return replace(prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), asked=why)
+
+
+def _changed(hook: Hook, prepared: Prepared, judged: Prepared, change: Change) -> CallHooked | None:
+    """What the journal is told of a change; None if it is the one that is known, or none at all."""
+    call, tool, values = prepared.call, prepared.tool, judged.values
+    if tool is None or (values is not None and values == prepared.values):
+        return None
+    text = json.dumps(change.arguments, ensure_ascii=False, separators=(",", ":"), default=str)
+    bound_to = digest(tool.full_name, values if values is not None else change.arguments)
+    reason = "" if judged.tool is not None else judged.evaluation.reason
+    return CallHooked(call.id, _name(hook), "change", reason or change.ask, text, bound_to)
+
+
+def _name(hook: Hook) -> str:
+    """What a hook is called in the journal."""
+    return str(getattr(hook, "name", "") or type(hook).__name__)
 
 
 def _said(error: BaseException) -> str:

@@ -21,10 +21,10 @@ from uuid import uuid4
 from ferrule.core import events
 from ferrule.core.calls import Call, Result, compact
 from ferrule.core.calls_in_flight import named
-from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool
+from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool, Settle, StopTool
 from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
-from ferrule.core.limits import Limits
+from ferrule.core.joins import not_begun
 from ferrule.core.machine import Machine
 from ferrule.guard.approval import Approver
 from ferrule.models.wire import Exchange
@@ -32,11 +32,14 @@ from ferrule.store.journal import Journal
 from ferrule.tools.context import Context
 
 from .asking import ask
+from .budgets import Budgets
 from .closing import Closers
 from .dispatcher import Dispatcher, Prepared
+from .going import Going, stop
 from .inbox import Inbox
 from .live import Progress
 from .log import Log
+from .settling import settle
 
 
 class Driver:
@@ -65,14 +68,15 @@ class Driver:
         self.inbox = Inbox(self._feed)
         self.closers = Closers(self.log, unclosed)
         self.memory: dict[str, Any] = {}
+        self.budgets: Budgets | None = None
+        self.elapsed = 0.0
         self._open_exchange = exchange
         self._exchange: Exchange | None = None
         self.approver = approver
         self._resources = resources
         self._interruptible = interruptible
         self._prepared: dict[str, Prepared] = {}
-        self._tasks: dict[str, asyncio.Task[list[Command]]] = {}
-        self._stopping: set[str] = set()
+        self._going = Going()
         self._direct: dict[str, asyncio.Future[Result]] = {}
 
     # ---- what callers ask for
@@ -91,15 +95,15 @@ class Driver:
             if isinstance(event, events.PersonAnswered) and event.choice == "session" and event.grant:
                 self.dispatcher.gate.grant(event.grant)
 
-    async def run(self, text: str, model: str, limits: Limits) -> Finish:
-        """One message worked to its end within `limits`. Cancelling the task settles the run before it raises."""
-        who = self.log.identity
-        self.log.identity = Identity(who.tenant, who.user, who.session, uuid4().hex)
-        return await self._to_the_end(self._feed(events.RunStarted(text, model, limits)))
+    async def run(self, started: events.RunStarted, run: str = "") -> Finish:
+        """One message worked to its end. Cancelling the task settles the run before it raises."""
+        who, self.elapsed = self.log.identity, 0.0
+        self.log.identity = Identity(who.tenant, who.user, who.session, run or uuid4().hex)
+        return await self._to_the_end(self._feed(started))
 
     async def resume(self, reason: str) -> Finish | None:
         """Go on with a run that another process left open; None if there was nothing to do."""
-        commands = self._feed(events.Recovered(reason))
+        commands = self._feed(events.Recovered(reason, asks=True))
         if not commands and not self.machine.active:
             return None
         return await self._to_the_end(commands)
@@ -130,18 +134,13 @@ class Driver:
 
     def stop_call(self, call_id: str = "") -> bool:
         """Stop one running call (the newest if not named). The run goes on. False if none runs."""
-        name = call_id or next(reversed(self._tasks), "")
-        task = self._tasks.get(name)
-        if task is None:
-            return False
-        self._stopping.add(name)
-        return task.cancel()
+        return self._going.end(call_id or self._going.newest())
 
     # ---- the loop
 
     async def _to_the_end(self, commands: list[Command]) -> Finish:
         seconds = self.machine.limits.max_seconds
-        bound = asyncio.timeout(seconds)
+        bound = asyncio.timeout(seconds and seconds - self.elapsed)
         try:
             async with bound:
                 finish = await self._drive(commands)
@@ -179,16 +178,14 @@ class Driver:
                         todo.extend(task.result())
         finally:
             if tasks:
-                await _stop(tasks)
+                await stop(tasks)
         self.log.flush()
         return finish
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
         task = asyncio.create_task(self._STEPS[type(command)](self, command))
-        if isinstance(command, RunTool):
-            name = command.call.id
-            self._tasks[name] = task
-            task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        if isinstance(command, RunTool | AskPerson):
+            self._going.add(command.call.id, task, question=isinstance(command, AskPerson))
         return task
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
@@ -202,12 +199,8 @@ class Driver:
                 self.log.take(self._exchange.notices)
         except ProviderError as error:
             return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
-        machine, most = self.machine, self.machine.limits.max_tokens
-        commands = self._feed(named(answer, machine.ids, machine.round))
-        used = machine.usage
-        if most is not None and used.input + used.output > most and machine.active:
-            return self._feed(events.LimitHit("max_tokens", most))
-        return commands
+        answer = named(answer, self.machine.ids, self.machine.round)
+        return self._feed(answer) if self.budgets is None else self.budgets.answered(answer, self._feed)
 
     async def _run_tool(self, command: RunTool) -> list[Command]:
         call, digest = command.call, command.evaluation.digest
@@ -222,10 +215,10 @@ class Driver:
         try:
             outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
         except asyncio.CancelledError:
-            commands = self._feed(events.ToolAnswered(self.dispatcher.stopped(prepared)))
-            if call.id not in self._stopping:
+            why = self._going.why(call.id)
+            commands = self._feed(events.ToolAnswered(self.dispatcher.stopped(prepared, why or "")))
+            if why is None:
                 raise
-            self._stopping.discard(call.id)
             return commands
         if isinstance(outcome, Prepared):
             self._prepared[call.id] = outcome
@@ -237,7 +230,16 @@ class Driver:
         self.log.flush()
         prepared = self._prepared[command.call.id]
         context = self._context(command.call, prepared)
-        return self._feed(await ask(prepared, context, self.approver, self.dispatcher.gate))
+        return self._feed(await ask(prepared, context, self.approver, self.dispatcher.gate, self._going.why))
+
+    async def _stop_tool(self, stop: StopTool) -> list[Command]:
+        ended = self._going.end(stop.call.id, stop.reason)
+        return [] if ended else self._feed(events.ToolAnswered(not_begun(stop.call, stop.reason)))
+
+    async def _settle_call(self, command: Settle) -> list[Command]:
+        prepared = self.dispatcher.evaluate(command.call)
+        context = self._context(command.call, prepared)
+        return self._feed(await settle(command, prepared, context, self.dispatcher, self.approver))
 
     def _context(self, call: Call, prepared: Prepared) -> Context:
         async def nested(tool: str, arguments: dict[str, Any]) -> Result:
@@ -254,11 +256,12 @@ class Driver:
             tell=lambda text: self.inbox.tell(text, call.tool),
             on_close=self.closers.add,
             note=self.log.notice,
+            record=self.log.record,
         )
 
     def _finish(self, command: Finish) -> Finish:
         said = (command.stop, command.text, command.code, command.detail, command.usage)
-        self._feed(events.RunFinished(*said))
+        self._feed(events.RunFinished(*said, history=self.log.shown.digest(self.machine.history)))
         self.log.flush()
         return command
 
@@ -291,10 +294,6 @@ class Driver:
         AskModel: _ask_model,
         RunTool: _run_tool,
         AskPerson: _ask_person,
+        StopTool: _stop_tool,
+        Settle: _settle_call,
     }
-
-
-async def _stop(tasks: set[asyncio.Task[list[Command]]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -24,6 +24,7 @@ class CallHook:
         self._hooks = hooks
         self._hook = hook
         self.priority = hook.priority
+        self.name = hook.name
 
     async def before(
         self, tool: Tool, values: Mapping[str, Any], context: Context

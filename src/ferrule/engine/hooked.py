@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ferrule.core import events
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.commands import AskModel, Command, Evaluate, Finish
-from ferrule.core.limits import Limits
 from ferrule.models.wire import Exchange
 
 from .driver import Driver
@@ -72,20 +72,22 @@ class HookedDriver(Driver):
 
     # ---- turns
 
-    async def run(self, text: str, model: str, limits: Limits) -> Finish:
+    async def run(self, started: events.RunStarted, run: str = "") -> Finish:
         """One message worked to its end; hooks at its end may send it on, at most `MOST_CONTINUATIONS` times."""
-        self._model = model
+        self._model = started.model
         await self._start()
         self.hooks.stop = ""
         for continued in range(MOST_CONTINUATIONS + 1):
-            started = await self.hooks.fire(TurnStart(text))
-            self._refuse("the message was refused", started)
-            assert isinstance(started.payload, TurnStart)
-            self._tell(started)
-            finish = await self._finished(await super().run(started.payload.text, model, limits), continued)
+            asked = await self.hooks.fire(TurnStart(started.text))
+            self._refuse("the message was refused", asked)
+            assert isinstance(asked.payload, TurnStart)
+            self._tell(asked)
+            begun = replace(started, text=asked.payload.text)
+            finish = await self._finished(await super().run(begun, "" if continued else run), continued)
             if isinstance(finish, Finish):
                 return finish
-            text = finish
+            # Only what was done is sent on: it has done what was required of it.
+            started = replace(started, text=finish, require=())
         raise AssertionError("unreachable")
 
     async def resume(self, reason: str) -> Finish | None:

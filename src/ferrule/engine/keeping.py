@@ -23,8 +23,8 @@ from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP, Limits
 from ferrule.models.leaks import Guarded
 from ferrule.models.wire import Exchange
-from ferrule.store.artifact_files import FileArtifacts
 from ferrule.store.artifacts import PIECE, THRESHOLD, Artifact, Artifacts, ArtifactStore, Scope
+from ferrule.store.places import artifacts_at
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunks import Chunks
 from ferrule.tools.definition import Tool
@@ -226,9 +226,9 @@ def _pieces(text: str) -> Iterator[bytes]:
 def kept_in(given: Artifacts | ArtifactStore | str | Path | bool | None, limits: Limits) -> Artifacts:
     """What `Agent(artifacts=...)` means. None: keep only what exceeds the output limit."""
     if isinstance(given, (str, Path)):
-        artifacts = Artifacts(FileArtifacts(given))
+        artifacts = Artifacts(artifacts_at(given))
     elif given is None or isinstance(given, bool):
-        artifacts = Artifacts(FileArtifacts(), THRESHOLD if given else None)
+        artifacts = Artifacts(artifacts_at(None), THRESHOLD if given else None)
     else:
         artifacts = given if isinstance(given, Artifacts) else Artifacts(given)
     least = min(artifacts.threshold or THRESHOLD, limits.max_output_bytes + 1)

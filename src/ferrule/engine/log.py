@@ -6,11 +6,38 @@ written together (`flush`). They leave the buffer only after the write: a full d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Protocol
+
+from ferrule.core.calls import compact
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.store.journal import Journal
 
 from .live import Live, Observer, ReasoningDelta, TextDelta
+
+
+class Outlet(Protocol):
+    """Where all that a session says goes besides its observer (`engine.bus`). Calls are quick and never raise."""
+
+    def publish(self, item: Live) -> None:
+        """Something happened."""
+        ...
+
+    def flushed(self) -> None:
+        """What happened so far is in the journal."""
+        ...
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody there wants a model's words as they arrive."""
+        ...
+
+
+def _unseen(item: Live) -> None:
+    """Observes for those at the outlet, who have it already."""
 
 
 class Log:
@@ -20,6 +47,8 @@ class Log:
         self.journal = journal
         self.identity = identity
         self.observer: Observer | None = None
+        self.outlet: Outlet | None = None
+        self.shown = Shown()
         self.begun = False
         """Whether the session is in the journal: one that was opened and never used is not."""
         self._unwritten: list[Event] = []
@@ -27,6 +56,8 @@ class Log:
     def add(self, event: Event) -> None:
         """Remember an event and show it. Written by the next `flush`."""
         self._unwritten.append(event)
+        if self.outlet is not None:
+            self.outlet.publish(event)
         if self.observer:
             self.observer(event)
 
@@ -38,9 +69,24 @@ class Log:
             )
             self._unwritten = []
             self.begun = True
+        if self.outlet is not None:
+            self._flushed(self.outlet)
+
+    def _flushed(self, outlet: Outlet) -> None:
+        outlet.flushed()
+        # A model is asked for its words as they arrive where somebody observes; this comes before each question.
+        if self.observer is None or self.observer is _unseen:
+            self.observer = _unseen if outlet.watched else None
+
+    def record(self, event: Event) -> None:
+        """Remember an event and write it at once: something outside this process follows from it. Raises JournalError."""
+        self.add(event)
+        self.flush()
 
     def show(self, item: Live) -> None:
         """Show something that is not journaled."""
+        if self.outlet is not None:
+            self.outlet.publish(item)
         if self.observer:
             self.observer(item)
 
@@ -61,3 +107,33 @@ class Log:
     def notice(self, topic: str, text: str) -> None:
         """Something a person should know: a retry, a truncation, a fallback, a change of mode."""
         self.add(Noticed(topic, text))
+
+
+class Shown:
+    """The digest of a history: proof of what a model was shown, small enough to stand in the journal.
+
+        SHA-256( line of message 1 || line of message 2 || ... )
+
+    A line is a message as compact JSON in UTF-8 (lone surrogates replaced) with a newline: `["user", text]`, `["assistant",
+    text, [[id, tool, arguments], ...], reasoning, raw]` or `["tool", call id, tool, text, success]`. System text and tools are
+    not part of it: they stand in the session's first event. Only messages that are new since the last time are hashed.
+    """
+
+    def __init__(self) -> None:
+        self._hash = sha256()
+        self._count = 0
+
+    def digest(self, history: Sequence[Message]) -> str:
+        """Of all of a history that begins with what was given before, as 64 hexadecimal digits."""
+        for message in history[self._count :]:
+            parts: list[Any]
+            if isinstance(message, ToolMessage):
+                parts = ["tool", message.call_id, message.tool, message.text, message.success]
+            elif isinstance(message, AssistantMessage):
+                calls = [[call.id, call.tool, call.arguments] for call in message.calls]
+                parts = ["assistant", message.text, calls, message.reasoning, message.raw]
+            else:
+                parts = ["user", message.text]
+            self._hash.update(compact(parts).encode("utf-8", "replace") + b"\n")
+        self._count = len(history)
+        return self._hash.hexdigest()

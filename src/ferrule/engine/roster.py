@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from ferrule.core.errors import ConfigError
 from ferrule.models.wire import Wire
 from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import SideEffect
 
 from .background import TASK_TOOLS
 from .sub_agent import DelegationLimits, SubAgent
@@ -50,4 +51,5 @@ class Roster:
             if (definition is None or definition.may_use(tool.full_name))
             and (tools is None or tool.full_name in tools)
         ]
-        return all(tool.repeatable for tool in given if tool not in TASK_TOOLS)
+        reading = (SideEffect.NONE, SideEffect.READ)
+        return all(tool.side_effect in reading for tool in given if tool not in TASK_TOOLS)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ferrule.core.calls import Result
 from ferrule.core.commands import Finish
-from ferrule.core.errors import ContextLeak, LimitReached, ProviderError, RunCancelled
-from ferrule.core.events import Usage
+from ferrule.core.errors import ConfigError, ContextLeak, LimitReached, ProviderError, RunCancelled
+from ferrule.core.events import RunStarted, Usage
+from ferrule.core.joins import parse_join
 from ferrule.core.limits import Limits
 from ferrule.core.notices import PERSON
+from ferrule.core.required import OR, parse_required
 
+from .budgets import Budgets, dollars
 from .live import Live
 
 if TYPE_CHECKING:
@@ -22,9 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to. `stop` is `done` or `limit` (only with `on_limit: answer`).
+    """What a run came to. `stop` is `done`, `limit` (only with `on_limit: answer`) or `failed`: then it ended like any other, but
+    without what it was to do, and `missing` holds the tools that never succeeded, each entry as its alternatives.
 
-    `results` are the answers of its calls in the order they came; `session` can be resumed.
+    `results` are the answers of its calls in the order they came; `session` can be resumed. `cost` is in US dollars, that of agents
+    included; it is counted where `Limits.max_cost` bounds it, else None.
     """
 
     text: str
@@ -33,27 +39,78 @@ class RunResult:
     usage: Usage
     rounds: int
     session: str
+    missing: tuple[tuple[str, ...], ...] = ()
+    cost: float | None = None
+
+
+class Aims(TypedDict, total=False):
+    """What a caller may ask of a run. `join` says how many calls of an answer must succeed before the others are not needed
+    (`core.joins`), `require_successful_tools` which tools must have succeeded for it to be done (`core.required`)."""
+
+    join: str | int
+    require_successful_tools: Sequence[str | Sequence[str]]
+
+
+def parse_aims(aims: Aims, join: int = 0, require: tuple[str, ...] = ()) -> tuple[int, tuple[str, ...]]:
+    """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises ConfigError."""
+    given = aims.get("require_successful_tools")
+    unknown = ", ".join(f"`{name}`" for name in aims if name not in Aims.__annotations__)
+    if unknown:
+        raise TypeError(f"unexpected {unknown}; there are: {', '.join(Aims.__annotations__)}")
+    if given is not None:
+        require = parse_required(given)
+    return parse_join(aims["join"]) if "join" in aims else join, require
 
 
 class Session:
     """Made by `Agent.session` and `Agent.resume`. One run at a time; close it to give its lease back."""
 
-    def __init__(self, session_id: str, driver: Driver, model: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        driver: Driver,
+        model: str,
+        limits: Limits,
+        join: int = 0,
+        require: tuple[str, ...] = (),
+    ) -> None:
         self.id = session_id
         self.driver = driver
         self.model = model
         self.limits = limits
+        self.join, self.require = join, require
 
-    async def run(self, text: str) -> RunResult:
-        """Work one message to its end.
+    async def run(self, text: str, *, run: str = "", **aims: Unpack[Aims]) -> RunResult:
+        """Work one message to its end. What `aims` leave out is as the agent has it; `run` is an id for it, which must be new.
 
-        Raises LimitReached (resumable), ProviderError (ContextLeak), RunCancelled. Cancelling the awaiting task settles
-        the run first: every call is answered and journaled.
+        Raises ConfigError for aims that cannot be meant, LimitReached (resumable), ProviderError (ContextLeak), RunCancelled.
+        Cancelling the awaiting task settles the run first: every call is answered and journaled.
         """
-        return self._outcome(await self.driver.run(text, self.model, self.limits))
+        limits = self.limits
+        counted = limits.max_tokens is not None or limits.max_cost is not None or limits.max_calls is not None
+        self.driver.budgets = self._budgets(limits) if counted else None
+        started = RunStarted(text, self.model, limits, self.join, self.require)
+        if aims or self.require:
+            started = self._aimed(started, aims)
+        return self._outcome(await self.driver.run(started, run))
+
+    def _budgets(self, limits: Limits) -> Budgets:
+        return Budgets(self.driver.machine, limits, self.model, self.driver.log.notice)
+
+    def _aimed(self, started: RunStarted, aims: Aims) -> RunStarted:
+        join, require = parse_aims(aims, started.join, started.require)
+        catalog = self.driver.dispatcher.catalog
+        for name in chain.from_iterable(entry.split(OR) for entry in require):
+            if name not in catalog:
+                near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
+                raise ConfigError(
+                    f"require_successful_tools: there is no tool `{name}`", hint=near and f"nearest: {near}"
+                )
+        return replace(started, join=join, require=require)
 
     async def resume(self, reason: str = "the process that ran this ended") -> RunResult | None:
         """Finish the run that was open when the session was last left; None if there was none."""
+        self.driver.budgets = self._budgets(self.driver.machine.limits)
         finish = await self.driver.resume(reason)
         return None if finish is None else self._outcome(finish)
 
@@ -68,7 +125,7 @@ class Session:
         """
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
-    async def stream(self, text: str) -> AsyncIterator[Live]:
+    async def stream(self, text: str, **aims: Unpack[Aims]) -> AsyncIterator[Live]:
         """The same run, event by event, as it happens. Leaving the loop cancels it.
 
         Raises what `run` raises, after the last event.
@@ -76,7 +133,7 @@ class Session:
         queue: asyncio.Queue[Live | None] = asyncio.Queue()
         previous = self.driver.log.observer
         self.driver.log.observer = queue.put_nowait
-        task = asyncio.create_task(self.run(text))
+        task = asyncio.create_task(self.run(text, **aims))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (item := await queue.get()) is not None:
@@ -95,6 +152,12 @@ class Session:
         """
         self.driver.inbox.tell(text, source)
 
+    def receipts(self) -> list[dict[str, Any]]:
+        """The receipt of each run so far (`store.receipts`): digests, approvals, effects and cost, no data."""
+        from ferrule.store.receipts import receipts
+
+        return list(receipts(self.driver.log.journal.records(self.id))) if self.driver.log.begun else []
+
     async def close(self) -> None:
         """End what tools left open (`Context.on_close`), then give the lease back. The journal keeps everything."""
         try:
@@ -103,11 +166,18 @@ class Session:
             self.driver.log.journal.release(self.id)
 
     def _outcome(self, finish: Finish) -> RunResult:
-        if finish.stop != "done":
+        if finish.stop != "done" and not finish.missing:
             self._raise(finish)
         machine = self.driver.machine
         return RunResult(
-            finish.text, finish.stop, tuple(machine.results()), finish.usage, machine.round, self.id
+            finish.text,
+            finish.stop,
+            tuple(machine.results()),
+            finish.usage,
+            machine.round,
+            self.id,
+            finish.missing,
+            None if machine.limits.max_cost is None else dollars(finish.usage),
         )
 
     def _raise(self, finish: Finish) -> None:

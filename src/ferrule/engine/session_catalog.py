@@ -1,13 +1,15 @@
 """The tools of one session: its agent's, and after them what the session has gained since it began.
 
-What was there keeps its place, its name on the wire and its bytes, so that a provider's cache holds what it held; what is new
-stands at the end, in the order in which it came. A name that is taken stays with whoever had it.
+It gains tools in two ways that its model cannot tell apart: they are registered (`engine.registration`) or, being the agent's but
+deferred, discovered (`engine.tool_search`). What was there keeps its place, its name on the wire and its bytes, so that a
+provider's cache holds what it held; what is new stands at the end, in the order in which it came. Only a bound on discovered
+tools takes some away again. A name that is taken stays with whoever had it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,7 +22,7 @@ from ferrule.tools.names import wire_name_beside
 
 
 class SessionCatalog(Catalog):
-    """A catalog over another one, which it never changes. `version` counts what was added here."""
+    """A catalog over another one, which it never changes. `version` counts what changed of what it shows behind that."""
 
     version: int
 
@@ -29,12 +31,19 @@ class SessionCatalog(Catalog):
         self._adding = threading.Lock()
         self._added: dict[str, tuple[Tool, str]] = {}
         """Tool and wire name, by full name, in the order in which they came."""
+        self._gained: tuple[str, ...] = ()
+        """Full names of all that is shown behind the other catalog's tools, the oldest first."""
         super().__init__()
 
     @property
     def added(self) -> tuple[Tool, ...]:
-        """What this session has gained, the oldest first."""
+        """What was registered in this session, the oldest first."""
         return tuple(tool for tool, _ in self._added.values())
+
+    @property
+    def discovered(self) -> tuple[str, ...]:
+        """Full names of the agent's tools that are shown because they were found, the oldest first."""
+        return tuple(name for name in self._gained if name not in self._added)
 
     def add(self, *tools: Tool | Callable[..., Any]) -> None:
         """Add tools for this session, all or none. Raises ToolDefinitionError for a name that is taken, here or on the wire."""
@@ -54,15 +63,27 @@ class SessionCatalog(Catalog):
                 wire = wire_name_beside(item.full_name, taken)
                 joined[item.full_name] = (item, wire)
                 taken.add(wire)
+            self._gained += tuple(name for name in joined if name not in self._added)
             self._added = joined
             self.version += 1
 
+    def discover(self, names: Sequence[str]) -> None:
+        """Show these of the agent's tools and no others: those that are shown already keep their places, new ones come last."""
+        with self._adding:
+            kept = [name for name in self._gained if name in self._added or name in names]
+            new = [name for name in dict.fromkeys(names) if name not in kept and name in self._base]
+            if (gained := (*kept, *new)) != self._gained:
+                self._gained = gained
+                self.version += 1
+
     def specs(self, shown: Callable[[Tool], bool]) -> tuple[ToolSpec, ...]:
-        """What was added, as a model gets it: to be put behind what it has."""
+        """What was gained, as a model gets it: to be put behind what it has."""
+        names = self.wire_table() if self._gained else {}
+        found = ((self.get(name), names.get(name, "")) for name in self._gained)
         return tuple(
             ToolSpec(tool.full_name, wire, tool.description, tool.schema_json(), tool.examples)
-            for tool, wire in self._added.values()
-            if shown(tool)
+            for tool, wire in found
+            if tool is not None and shown(tool)
         )
 
     def get(self, name: str) -> Tool | None:

@@ -12,7 +12,6 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
-from ferrule.tools.reliability import Reliability
 
 from .builtins import Builtins, World
 from .bundles import Condition
@@ -58,7 +57,7 @@ def make_tool(
     return replace(
         made,
         context_parameter=CONTEXT if handler is None else None,
-        reliability=Reliability(timeout=seconds),
+        reliability=replace(file.policy, timeout=seconds),
         source=f"file {file.file}",
         annotations={"async": True} if file.is_async else {},
     )

@@ -10,9 +10,10 @@
     ---
     Run a shell command.
 
-Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`, `examples` and `tests` are ours. Keys that
-mean nothing are warnings. With `async: true` a call is answered at once and the script goes on (`tasks`). The same keys, with
-`name` and `description`, make a tool inline.
+Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`, `policy`, `examples` and `tests` are ours. Keys
+that mean nothing are warnings. `policy` is that of every source of tools (`tools.reliability`): attempts, waits, and the time by that name
+or as `timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tasks`). The same keys, with `name` and
+`description`, make a tool inline.
 
 A script that uses `http` or `delegate` and says no `side_effect` is `external`, so that a person is asked: these reach the
 world without another tool's gate. All else that a script does goes through tools that have their own.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as part
 from typing import Any
 
@@ -31,6 +32,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.store.yaml_tree import Node
 from ferrule.tools.definition import Risk, SideEffect
 from ferrule.tools.names import check_name
+from ferrule.tools.reliability import Reliability, read_policy
 
 from .front_matter import (
     Warned,
@@ -48,7 +50,7 @@ from .starlark.script import Script
 from .web.domains import Domains
 
 KEYS = (
-    "parameters", "script", "timeout_ms", "async", "strict", "side_effect", "risk", "network", "examples", "tests",
+    "parameters", "script", "timeout_ms", "policy", "async", "strict", "side_effect", "risk", "network", "examples", "tests",
 )  # fmt: skip
 INLINE_KEYS = ("name", "description", *KEYS)
 _REACHES_OUT = re.compile(r"\b(http\s*\.|delegate\s*\()")
@@ -113,6 +115,8 @@ class ToolFile:
     examples: tuple[Mapping[str, Any], ...] = ()
     cases: tuple[Case, ...] = ()
     warnings: tuple[Warned, ...] = ()
+    policy: Reliability = Reliability()
+    """Attempts and waits; its time is in `timeout_ms`."""
 
 
 def parse_tool(data: bytes, file: str) -> ToolFile:
@@ -143,13 +147,14 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
     warned += unknown_keys(node, known, "a tool")
     warned += _suspicions(node, script)
     risk = choice_of(node, "risk", tuple(map(str, Risk)))
+    policy = _policy(node)
     return ToolFile(
         name=name,
         description=description,
         file=node.file,
         schema=schema,
         script=script,
-        timeout_ms=_timeout(node, name),
+        timeout_ms=_timeout(node, name, policy),
         side_effect=_side_effect(node, script),
         risk=Risk(risk) if risk else None,
         strict=strict,
@@ -158,6 +163,7 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         examples=_examples(node),
         cases=_cases(node),
         warnings=tuple(warned),
+        policy=replace(policy, timeout=None),
     )
 
 
@@ -187,10 +193,19 @@ def _suspicions(node: Node, script: Script | None) -> list[Warned]:
     return found
 
 
-def _timeout(node: Node, name: str) -> int:
+def _policy(node: Node) -> Reliability:
+    found = field(node, "policy")
+    if found is None:
+        return Reliability()
+    return read_policy(plain(found), f"{found.where}: `policy`")
+
+
+def _timeout(node: Node, name: str, policy: Reliability) -> int:
     found = field(node, "timeout_ms")
     if found is None:
-        return 0
+        return round((policy.timeout or 0) * 1000)
+    if policy.timeout is not None:
+        raise found.error(f"tool `{name}`: its time is said twice", hint="`policy.timeout_ms` is the same")
     if type(found.value) is not int:
         raise found.error(f"tool `{name}`: timeout_ms must be a whole number of milliseconds")
     if found.value < 0:

@@ -37,6 +37,8 @@ class ApprovalRequest:
     digest: str
     identity: Identity
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    died: bool = False
+    """The call had started when its process ended, and nobody knows what it did: a yes runs it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Answer:
 
 class Approver(Protocol):
     """Puts a question to a person (or to a policy that stands in for one).
+
+    With an attribute `asks_about_unknown` that is true it is also asked about calls whose outcome is unknown (`ApprovalRequest.died`).
 
     Contract: `ask` answers exactly once per request and grants only rules of `request.offers`; it may raise a
     FerruleError, which counts as no. Cancelling it withdraws the question: nothing is granted.
@@ -73,7 +77,7 @@ class AllowThese:
     """`--yes-to PATTERN`: says yes, once, to tools of these names (`*` is a wildcard); asks `otherwise` for the rest.
 
     It answers questions only: what a rule or a built-in refusal denies is never asked. It never says yes to
-    critical risk. Raises ConfigError for a pattern that is no tool name.
+    critical risk, nor to doing again what may have been done. Raises ConfigError for a pattern that is no tool name.
     """
 
     def __init__(self, patterns: Sequence[str], otherwise: Approver | None = None) -> None:
@@ -85,9 +89,10 @@ class AllowThese:
                     hint=f"put `{rule.text}` into permissions.allow, or name the tool",
                 )
         self._otherwise = otherwise or NobodyToAsk()
+        self.asks_about_unknown = bool(getattr(self._otherwise, "asks_about_unknown", False))
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         named = next((rule for rule in self._rules if names_tool(rule, request.tool.full_name)), None)
-        if named is None or request.risk == "critical":
+        if named is None or request.risk == "critical" or request.died:
             return await self._otherwise.ask(request)
         return Answer("once", by=f"--yes-to {named.text}")

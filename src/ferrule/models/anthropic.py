@@ -69,7 +69,8 @@ class Anthropic:
 
     `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read here; the key is sent only to
     `base_url`. `betas` are names for the `anthropic-beta` header. `cache` is how long a cached prefix lives ("5m", "1h"),
-    "" for no marks. A `transport` that is given stays its owner's to close.
+    "" for no marks. `force_native_tool_search` says that a gateway passes the provider's tool search on, whatever the model is
+    called there. A `transport` that is given stays its owner's to close.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Anthropic:
         headers: Mapping[str, str] | None = None,
         betas: Sequence[str] = (),
         cache: str = "5m",
+        force_native_tool_search: bool = False,
     ) -> None:
         if cache not in ("", "5m", "1h"):
             raise ConfigError(f"cache = {cache!r}", code="cache", hint='"5m", "1h" or ""')
@@ -97,6 +99,7 @@ class Anthropic:
             )
         self.id = model
         self.cache = cache
+        self.searches = force_native_tool_search
         self.headers = {
             "Content-Type": "application/json",
             "anthropic-version": VERSION,
@@ -117,12 +120,13 @@ class Anthropic:
         """A table for Anthropic's own models; else the server's description of the model; else llama.cpp's
         `/props`; else tools, which are part of the format."""
         if self._capabilities is None:
-            self._capabilities = known_provider(self.base_url + "/", self.id) or await self._ask_server()
+            found = known_provider(self.base_url + "/", self.id) or await self._ask_server()
+            self._capabilities = replace(found, tool_search=True) if self.searches else found
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> AnthropicExchange:
         offer = self._offer
-        if offer is None or offer.given != (system, tools, options.provider_tools):
+        if offer is None or offer.given != (system, tools, options.provider_tools, options.tool_search):
             offer = _Offer(system, tools, options, self.cache)
             # A list could change under us.
             self._offer = offer if isinstance(tools, tuple) else None
@@ -150,12 +154,13 @@ class _Offer:
     """System text and tools as they are sent, encoded once for all conversations that have the same."""
 
     def __init__(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions, cache: str) -> None:
-        self.given = (system, tools, options.provider_tools)
+        self.given = (system, tools, options.provider_tools, options.tool_search)
         self.names = Names(tools)
         mark = _mark(cache)
         hosted = [item.decode() for item in tools_json(options.provider_tools)]
         marked = next((tool for tool in reversed(tools) if not tool.deferred), None) if not system else None
-        sent = [*hosted, *(_tool(tool, mark if tool is marked else "") for tool in tools)]
+        search = [_SEARCH % {"variant": options.tool_search}] if options.tool_search else []
+        sent = [*search, *hosted, *(_tool(tool, mark if tool is marked else "") for tool in tools)]
         self.tools = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         block = f'{{"type":"text","text":{quote(system)}{mark}}}'
         self.system = utf8(f',"system":[{block}]') if system.strip() else b""
@@ -356,6 +361,8 @@ def _tool(tool: ToolSpec, mark: str) -> str:
 
 
 _ANY = '{"type":"object"}'
+_SEARCH = '{"type":"tool_search_tool_%(variant)s_20251119","name":"tool_search_tool_%(variant)s"}'
+"""The provider's own tool search, by variant. It stands first and is never deferred itself."""
 
 
 def _settings(model: str, options: ModelOptions) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 
 from .exact import elements, members, seal
 from .failures import error_inside
-from .folding import Answer, counted, mend
+from .folding import Answer, counted, dicts, mend
 from .hosted import provider_call
 from .outbound import arguments_object
 
@@ -121,7 +121,7 @@ class Message:
             stop = "calls" if calls else "length" if stop == "pause" else "end"
         text, thoughts = "".join(self.answer.text), "".join(self.answer.thoughts)
         return ModelAnswered(
-            text, calls, thoughts, self.spent, stop, provider_calls=tuple(_provider_calls(self.blocks))
+            text, calls, thoughts, self.spent, stop, provider_calls=tuple(_provider_calls(self.blocks, names))
         )
 
     def sealed(self, wire: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
@@ -312,8 +312,8 @@ def _usage(said: Mapping[str, Any]) -> Usage:
     )
 
 
-def _provider_calls(blocks: list[Block]) -> list[ProviderToolCall]:
-    """What the provider carried out itself, each with what it says came of it."""
+def _provider_calls(blocks: list[Block], names: Mapping[str, str]) -> list[ProviderToolCall]:
+    """What the provider carried out itself, each with what it says came of it. `names` are wire names to full names."""
     results = {
         str(block.fields.get("tool_use_id")): block.fields
         for block in blocks
@@ -329,8 +329,19 @@ def _provider_calls(blocks: list[Block]) -> list[ProviderToolCall]:
         result = results.get(str(block.fields.get("id")))
         if result is not None:
             given["result"] = result.get("content")
-        made.append(provider_call(given, name, _status(result)))
+        one = provider_call(given, name, _status(result))
+        if one.tool_kind == "tool_search":
+            found = () if result is None else _references(result.get("content"), names)
+            one = replace(one, arguments=block.arguments, references=found)
+        made.append(one)
     return made
+
+
+def _references(content: object, names: Mapping[str, str]) -> tuple[str, ...]:
+    """The tools that a search found."""
+    said: Any = cast(dict[str, Any], content).get("tool_references") if isinstance(content, dict) else None
+    found = [str(one.get("tool_name") or "") for one in dicts(said)]
+    return tuple(names.get(name, name) for name in found if name)
 
 
 def _status(result: Mapping[str, Any] | None) -> str:

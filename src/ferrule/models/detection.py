@@ -30,16 +30,29 @@ _PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
     ("https://api.mistral.ai/", r"mistral|ministral|codestral|devstral|magistral", Capabilities(True, True)),
     ("https://api.x.ai/", r"grok", Capabilities(True, True)),
     ("https://api.anthropic.com/", r"claude-3-", Capabilities(True, False, 200_000)),
-    ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True, tool_search=True)),
+    ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True)),
 )
 """Servers that do not describe their models: start of the address, models, what holds for them."""
+
+_SEARCHES = re.compile(
+    r"(.*/)?gpt-(5\.([4-9]|\d\d)|[6-9]|1\d)(?!\d)"
+    r"|claude-(opus|sonnet)-([4-9]|\d\d)(?!\d)"
+    r"|claude-haiku-(4-([5-9]|\d\d)(?!\d)|([5-9]|\d\d)(?!\d))"
+)
+"""Models that search deferred tools themselves (requirement 001, "Provider support"); routers put a provider before the name."""
+
+
+def searches(model: str) -> bool:
+    """Whether a model, by its name, has a tool search of its provider."""
+    return _SEARCHES.match(model) is not None
 
 
 def known_provider(base_url: str, model: str) -> Capabilities | None:
     """From the table above, or None."""
     for start, models, capabilities in _PROVIDERS:
         if base_url.startswith(start) and re.match(models, model):
-            return replace(capabilities, source="provider table")
+            own = searches(model) if model.startswith("claude-") else None
+            return replace(capabilities, source="provider table", tool_search=own)
     return None
 
 

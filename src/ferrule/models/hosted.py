@@ -103,7 +103,45 @@ def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
                 code="provider_tools",
                 hint="use a tool of Ferrule's: `run_command`, `edit_file`",
             )
+        if type_ == "mcp":
+            _check_remote(tool)
     return [dumps(tool) for tool in tools]
+
+
+def asks_approval(tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the provider asks before it calls a remote MCP server: it does unless it is told `never`."""
+    return any(tool.get("type") == "mcp" and tool.get("require_approval") != "never" for tool in tools)
+
+
+def _check_remote(tool: Mapping[str, Any]) -> None:
+    """A remote MCP server, as the Responses API describes it (`mcp`): it may call whatever is not said clearly."""
+    label, places = tool.get("server_label"), [tool.get("server_url"), tool.get("connector_id")]
+    said = f"the provider tool `mcp` {label!r:.60}"
+    if not isinstance(label, str) or not label.strip():
+        raise ConfigError(f"{said}: `server_label` must be text", code="provider_tools")
+    if sum(isinstance(place, str) and bool(place) for place in places) != 1:
+        raise ConfigError(f"{said} needs a `server_url` or a `connector_id`", code="provider_tools")
+    asks = tool.get("require_approval", "always")
+    if isinstance(asks, Mapping):
+        parts = cast("Mapping[str, Any]", asks)
+        good = bool(parts) and all(
+            name in ("always", "never") and _names_tools(part) for name, part in parts.items()
+        )
+    else:
+        good = asks in ("always", "never")
+    if not good:
+        raise ConfigError(
+            f"{said}: `require_approval` = {asks!r:.80}",
+            code="provider_tools",
+            hint='`always`, `never`, or {"never": {"tool_names": ["search"]}}',
+        )
+
+
+def _names_tools(part: object) -> bool:
+    if not isinstance(part, Mapping) or not part:
+        return False
+    names: object = cast("Mapping[str, Any]", part).get("tool_names", [])
+    return isinstance(names, list) and all(isinstance(name, str) for name in cast("list[object]", names))
 
 
 def no_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:

@@ -5,6 +5,8 @@ Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) an
 * Nothing is kept at the provider (`store: false`): the history goes along each time, reasoning encrypted
   (`reasoning.encrypted_content`), and the items of an answer are replayed as they came (`raw`).
 * Tools are sent strict where their schema can be (`strict_schema`); nulls that only strictness asked for are dropped again.
+* Deferred tools are searched by the provider (`tool_search`, a tool of its own that stands first); those of one namespace go
+  together, as it shows the model the namespace alone.
 * Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call (`hosted`).
 * `compact` has the provider fold a history into items that only it can read. They come as an answer without words;
   in a history they stand for everything before them, on this wire alone: the journal keeps all of it.
@@ -13,17 +15,17 @@ Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) an
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from json.encoder import encode_basestring as quote
 from typing import Any
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
+from .detection import searches
 from .exact import elements, members, seal, unseal, utf8
 from .failures import refusal
 from .folding import Answer, without_calls
@@ -34,6 +36,7 @@ from .outbound import (
     arguments_object,
     described,
     dumps,
+    fitting,
     json_object,
     message_weight,
     truncation,
@@ -45,8 +48,8 @@ from .strict_schema import Strict, compile_strict
 from .transport import Transport
 from .wire import Capabilities, ModelOptions, Sink, ToolSpec
 
-_SEARCHES = re.compile(r"gpt-5\.([4-9]|\d\d)|gpt-[6-9]")
-"""Models that search deferred tools themselves."""
+_GROUP = 200
+"""Characters of a namespace's description that names its tools."""
 
 _COMPACTED = " compacted"
 """Behind the model's name in the seal of a compacted history."""
@@ -55,7 +58,9 @@ _COMPACTED = " compacted"
 class OpenAIResponses(OpenAIChat):
     """A model behind a Responses server. `base_url` is everything before `/responses`; key and address as `OpenAIChat`'s.
 
-    `strict` sends schemas strict where they can be; by default to OpenAI itself only.
+    `strict` sends schemas strict where they can be; by default to OpenAI itself only. `force_native_tool_search` says that a gateway
+    passes OpenAI's tool search on, whatever the model is called there; `flat_tool_search` is for one that wants the namespaces
+    of deferred tools as a list in the search tool (requirement 001, "Namespace grouping") and not as OpenAI takes them.
     """
 
     def __init__(
@@ -67,6 +72,8 @@ class OpenAIResponses(OpenAIChat):
         transport: Transport | None = None,
         headers: Mapping[str, str] | None = None,
         strict: bool | None = None,
+        force_native_tool_search: bool = False,
+        flat_tool_search: bool = False,
     ) -> None:
         super().__init__(
             model,
@@ -77,6 +84,7 @@ class OpenAIResponses(OpenAIChat):
             headers=headers,
         )
         self.strict = self.native if strict is None else strict
+        self.searches, self.flat = force_native_tool_search, flat_tool_search
         self._responses_offer: _Offer | None = None
 
     async def capabilities(self) -> Capabilities:
@@ -85,12 +93,12 @@ class OpenAIResponses(OpenAIChat):
         found = await super().capabilities()
         if found.tools is None:
             found = replace(found, tools=True, source="part of the format")
-        return replace(found, tool_search=bool(_SEARCHES.match(self.id))) if self.native else found
+        return replace(found, tool_search=self.searches or searches(self.id))
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ResponsesExchange:  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
         offer = self._responses_offer
-        if offer is None or offer.given != (tools, options.provider_tools):
-            offer = _Offer(tools, options, self.strict)
+        if offer is None or offer.given != (tools, options.provider_tools, options.tool_search):
+            offer = _Offer(tools, options, self.strict, flat=self.flat)
             # A list could change under us.
             self._responses_offer = offer if isinstance(tools, tuple) else None
         return ResponsesExchange(self, system, offer, options)
@@ -99,18 +107,33 @@ class OpenAIResponses(OpenAIChat):
 class _Offer:
     """Tools as they are sent, encoded once for all conversations that offer the same ones."""
 
-    def __init__(self, tools: Sequence[ToolSpec], options: ModelOptions, strict: bool) -> None:
-        self.given = (tools, options.provider_tools)
+    def __init__(
+        self, tools: Sequence[ToolSpec], options: ModelOptions, strict: bool, *, flat: bool = False
+    ) -> None:
+        self.given = (tools, options.provider_tools, options.tool_search)
         self.names = Names(tools)
         self.strict: dict[str, Strict] = {}
+        self.groups: dict[str, str] = {}
+        """The namespace that a tool is sent in, by its name."""
         sent = [item.decode() for item in tools_json(options.provider_tools)]
+        grouped: dict[str, list[tuple[ToolSpec, str]]] = {}
         for tool in tools:
             # Only the provider asks for approvals; the model may not give them to itself.
-            if tool.name != APPROVAL:
-                compiled = compile_strict(tool.schema) if strict else None
-                if compiled is not None and compiled.strict:
-                    self.strict[tool.name] = compiled
+            if tool.name == APPROVAL:
+                continue
+            compiled = compile_strict(tool.schema) if strict else None
+            if compiled is not None and compiled.strict:
+                self.strict[tool.name] = compiled
+            group = fitting(tool.namespace) if options.tool_search and tool.deferred else ""
+            if group:
+                grouped.setdefault(group, []).append((tool, _tool(tool, compiled)))
+            if not group or flat:
                 sent.append(_tool(tool, compiled))
+        if options.tool_search:
+            sent.insert(0, _search(grouped if flat else None))
+        if not flat:
+            self.groups = {tool.name: group for group, members in grouped.items() for tool, _ in members}
+            sent += (_namespace(group, grouped[group]) for group in sorted(grouped))
         self.field = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         self.weight = sum(
             weight(tool.schema) + weight(tool.description) for tool in tools if not tool.deferred
@@ -270,10 +293,11 @@ class ResponsesExchange:
             # llama.cpp does not know an assistant's message without its type.
             items.append(f'{{"type":"message","role":"assistant","content":{quote(message.text)}}}')
         for call in message.calls:
-            name = self._offer.names.outbound(call.tool)
+            name, group = self._offer.names.outbound(call.tool), self._offer.groups.get(call.tool)
+            within = f',"namespace":{quote(group)}' if group else ""
             items.append(
                 f'{{"type":"function_call","call_id":{quote(call.id)},"name":{quote(name)},'
-                f'"arguments":{quote(arguments_object(call.arguments))}}}'
+                f'"arguments":{quote(arguments_object(call.arguments))}{within}}}'
             )
         return ",".join(items)
 
@@ -336,6 +360,22 @@ def _tool(tool: ToolSpec, compiled: Strict | None) -> str:
         f'{{"type":"function","name":{quote(tool.wire_name)},"description":{quote(described(tool))},'
         f'"parameters":{schema}{strict}{deferred}}}'
     )
+
+
+def _search(namespaces: Collection[str] | None) -> str:
+    """The provider's tool search. With `namespaces`, in the form that names them itself."""
+    if namespaces is None:
+        return '{"type":"tool_search","execution":"server"}'
+    listed = f',"namespaces":{compact(sorted(namespaces))}' if namespaces else ""
+    return f'{{"type":"tool_search","mode":"hosted"{listed}}}'
+
+
+def _namespace(name: str, members: Sequence[tuple[ToolSpec, str]]) -> str:
+    """Tools that the model sees as one namespace until a search opens it."""
+    named = ", ".join(tool.wire_name for tool, _ in members)
+    about = f"Tools of {name}: {named if len(named) <= _GROUP else named[:_GROUP] + '…'}"
+    tools = ",".join(spelled for _, spelled in members)
+    return f'{{"type":"namespace","name":{quote(name)},"description":{quote(about)},"tools":[{tools}]}}'
 
 
 def _settings(options: ModelOptions) -> dict[str, Any]:

@@ -31,8 +31,13 @@ class Names:
     def outbound(self, name: str) -> str:
         known = self._out.get(name)
         if known is None:
-            known = self._out[name] = _NOT_IN_A_NAME.sub("_", name)[:64] or "unnamed"
+            known = self._out[name] = fitting(name) or "unnamed"
         return known
+
+
+def fitting(name: str) -> str:
+    """A name with what providers do not allow replaced; two can come out alike."""
+    return _NOT_IN_A_NAME.sub("_", name)[:64]
 
 
 class Transcript:

@@ -99,7 +99,7 @@ class Output:
         elif self.reason == "content_filter" or (self.refused and not calls):
             stop = "filter"
         text, thoughts = "".join(self.answer.text), "".join(self.answer.thoughts)
-        made = tuple(_provider_calls(items))
+        made = tuple(_provider_calls(items, names))
         return ModelAnswered(text, calls, thoughts, self.answer.usage, stop, provider_calls=made)
 
     def sealed(self, wire: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
@@ -296,8 +296,8 @@ def _call(item: Item, names: Mapping[str, str], cut: bool) -> Call:
     return Call(id, names.get(name, name), item.arguments or ("" if cut else "{}"))
 
 
-def _provider_calls(items: list[Item]) -> list[ProviderToolCall]:
-    """What the provider carried out itself."""
+def _provider_calls(items: list[Item], names: Mapping[str, str]) -> list[ProviderToolCall]:
+    """What the provider carried out itself. `names` are wire names to full names."""
     made: list[ProviderToolCall] = []
     for item in items:
         fields, hosted = item.fields, item.type.endswith("_call") and item.type not in _OWN_CALLS
@@ -307,4 +307,26 @@ def _provider_calls(items: list[Item]) -> list[ProviderToolCall]:
             full = f"{server}.{name}" if server else name
             failed = "failed" if fields.get("error") else "completed"
             made.append(provider_call(fields, full, str(fields.get("status") or failed)))
+            if item.type == "tool_search_call":
+                made[-1] = replace(made[-1], arguments=item.arguments)
+        elif item.type == "tool_search_output":
+            _take_found(made, item, names)
     return made
+
+
+def _take_found(made: list[ProviderToolCall], output: Item, names: Mapping[str, str]) -> None:
+    """Put what a search found to its call: the one that it names, else the last one before it."""
+    called = output.fields.get("call_id")
+    for place in range(len(made) - 1, -1, -1):
+        one = made[place]
+        if one.provider_tool_type == "tool_search_call" and called in (None, one.call_id):
+            found = [name for tool in dicts(output.fields.get("tools")) for name in _names_in(tool)]
+            made[place] = replace(one, references=tuple(names.get(name, name) for name in found))
+            return
+
+
+def _names_in(tool: Mapping[str, Any]) -> list[str]:
+    """The names of a tool, or of all in a namespace."""
+    if tool.get("type") == "namespace":
+        return [name for one in dicts(tool.get("tools")) for name in _names_in(one)]
+    return [str(tool.get("name"))] if tool.get("name") else []

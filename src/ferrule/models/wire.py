@@ -31,7 +31,8 @@ class ToolSpec:
     """A tool as the wire sends it. `wire_name` fits every provider; `schema` is compact JSON.
 
     `deferred` asks a provider with a tool search of its own to keep the schema back until a search found it
-    (`Capabilities.tool_search`); other wires send it like any other, so who offers tools leaves it out there.
+    (`Capabilities.tool_search`); other wires send it like any other, so who offers tools leaves it out there. `namespace` is what
+    a provider that groups deferred tools shows it under; "" for none.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ToolSpec:
     schema: str
     examples: tuple[Mapping[str, Any], ...] = ()
     deferred: bool = False
+    namespace: str = ""
 
     @property
     def argument_examples(self) -> tuple[Mapping[str, Any], ...]:
@@ -70,7 +72,8 @@ class ModelOptions:
     """What a person may set per model. None leaves the provider's default.
 
     `extra` is merged into the request as it is. `provider_tools` are hosted tools in the provider's own words
-    (`models.hosted`); a wire that has none raises ConfigError for them.
+    (`models.hosted`); a wire that has none raises ConfigError for them. `tool_search` is the variant (`bm25`, `regex`) of the
+    provider's own tool search that deferred tools are found with; the engine sets it, where `Capabilities.tool_search` says so.
     """
 
     temperature: float | None = None
@@ -81,6 +84,7 @@ class ModelOptions:
     timeout: float = 600.0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     provider_tools: tuple[Mapping[str, Any], ...] = ()
+    tool_search: str = ""
 
 
 class Sink(Protocol):

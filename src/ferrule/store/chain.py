@@ -128,8 +128,10 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
 def broken(session: str, seq: int, what: str) -> NoReturn:
     """Raise the error for an event that does not hold."""
     readable = f"events 1 to {seq - 1} are intact" if seq > 1 else "no event before it"
-    raise JournalError(
+    error = JournalError(
         f"session `{session}`: event {seq} {what}; {readable}",
         code="journal_corrupt",
         hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
     )
+    error.session, error.event = session, seq
+    raise error

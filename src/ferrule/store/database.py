@@ -29,7 +29,7 @@ BITS = 32
 """Bits of a row's key that hold `seq`."""
 DURABILITY = {"process": "NORMAL", "power": "FULL"}
 
-_TABLES = f"""
+TABLES = f"""
 CREATE TABLE sessions (
     no INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, user TEXT NOT NULL
 );
@@ -68,7 +68,7 @@ def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3
         return db
     except OSError as error:
         raise unusable(where, error.strerror or str(error)) from error
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise in_words(error, where, "opening it") from error
     finally:
         leases.release_first()
@@ -91,7 +91,7 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
     db.execute(f"PRAGMA synchronous = {DURABILITY[durability]}")
     db.execute("PRAGMA wal_autocheckpoint = 4000")
     if not tables:
-        db.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+        db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
 
 
 def make_lock(path: Path) -> Leases:
@@ -123,8 +123,8 @@ _WORDS = {
 }  # fmt: skip
 
 
-def in_words(error: sqlite3.Error, where: str, doing: str) -> JournalError:
-    """SQLite's error as ours. Codes it has no words for count as damage."""
+def in_words(error: sqlite3.Error | UnicodeDecodeError, where: str, doing: str) -> JournalError:
+    """SQLite's error as ours. Codes it has no words for count as damage, as do its words if they are no text (they quote the file)."""
     name: str = getattr(error, "sqlite_errorname", "")
     for prefix, (code, reason, hint) in _WORDS.items():
         if name.startswith(prefix):

@@ -10,17 +10,26 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from ferrule.core.errors import ConfigError, JournalError
-from ferrule.core.events import CallEvaluated, Event, Record, ToolAnswered, Unknown, decode, spell
+from ferrule.core.events import (
+    CallEvaluated,
+    Event,
+    Record,
+    SessionArchived,
+    ToolAnswered,
+    Unknown,
+    decode,
+    spell,
+)
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
-from . import chain, rows, sessions
+from . import chain, rows, sessions, whole
 from .database import BITS, in_words, make_lock, open_database
 from .lease import Leases
 from .sessions import SessionInfo, unknown
@@ -36,7 +45,7 @@ class Journal(Protocol):
     * `append` is all or nothing, and durable against the death of this process before it returns. `seq` counts
       from 1 without gaps. It raises JournalError and records nothing if the journal cannot be written.
     * A session has one writer at a time: the first `append` (or `lease`) takes it, until `release`, `close` or the
-      death of the process. Another writer gets JournalError (`journal_leased`). Other sessions are not held up.
+      death of the process (where others cannot see it die, some time after that). Another writer gets JournalError (`journal_leased`). Other sessions are not held up.
     * A session belongs to the tenant and user of its first event; for all others it does not exist.
     * No result is kept beyond the cap: it is cut, marked `partial` and says so.
     * `records` streams in order, in time proportional to what is read, and may run while others append.
@@ -95,8 +104,8 @@ class Journal(Protocol):
 
 
 @dataclass(slots=True)
-class _Writing:
-    """Where a session that this journal writes stands. `no` is 0 until its first event is written."""
+class Writing:
+    """Where a session that a journal writes stands. `no` is 0 until its first event is written."""
 
     no: int
     seq: int
@@ -109,6 +118,41 @@ class _Writing:
 
 INSERT = "INSERT INTO records VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?)"
 _RESULTS = frozenset({ToolAnswered, CallEvaluated})
+
+
+def chained(
+    session: str, writing: Writing, events: Sequence[Event], at: Sequence[int] | None, now: int, cap: int
+) -> tuple[list[Record], list[tuple[Any, ...]]]:
+    """The events as they will be kept and their rows, each hashed with the one before (see `chain`); `writing` moves along.
+
+    A row is `(key, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT` wants it.
+    """
+    records: list[Record] = []
+    made: list[tuple[Any, ...]] = []
+    key, seq, previous = writing.no << BITS, writing.seq, writing.hash
+    run, address, (tenant, user) = writing.run, writing.address, writing.owner
+    for event in events:
+        seq += 1
+        if at is not None:
+            now = at[len(made)]
+        kind, text = spell(event)
+        # A character is at most 4 bytes, and JSON only makes a text longer: most results are never measured.
+        if type(event) in _RESULTS and len(text) * 4 > cap:
+            event = chain.bound(event, cap)
+            kind, text = spell(event)
+        elif type(event) is Unknown:
+            chain.check_kind(kind)
+        try:
+            row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
+        except UnicodeEncodeError:
+            text = chain.escaped(text)
+            row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
+        previous = sha256(previous + row).digest()
+        first = session if seq == 1 else None
+        made.append((key | seq, now, run, kind, tenant, user, text, previous, first))
+        records.append(Record(session, seq, now, run, event, previous.hex(), tenant, user, text))
+    writing.seq, writing.hash = seq, previous
+    return records, made
 
 
 class SqliteJournal:
@@ -132,7 +176,7 @@ class SqliteJournal:
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._leases = Leases(None)
-        self._writing: dict[str, _Writing] = {}
+        self._writing: dict[str, Writing] = {}
         self._closed = False
         if max_result_bytes > OUTPUT_CAP:
             raise ConfigError(f"max_result_bytes = {max_result_bytes}: at most {OUTPUT_CAP}")
@@ -162,7 +206,7 @@ class SqliteJournal:
                 if many := len(events) > 1 or not writing.no:
                     db.execute("BEGIN IMMEDIATE")
                     writing.no = writing.no or self._new_session(session, writing)
-                records, made = self._chained(session, writing, events, at)
+                records, made = chained(session, writing, events, at, int(self._now() * 1000), self._cap)
                 if many:
                     db.executemany(INSERT, made)
                     db.execute("COMMIT")
@@ -177,44 +221,13 @@ class SqliteJournal:
                 raise
             return records
 
-    def _chained(
-        self, session: str, writing: _Writing, events: Sequence[Event], at: Sequence[int] | None
-    ) -> tuple[list[Record], list[tuple[Any, ...]]]:
-        """The events as they will be kept and their rows, each hashed with the one before (see `chain`)."""
-        records: list[Record] = []
-        made: list[tuple[Any, ...]] = []
-        key, seq, previous, now = writing.no << BITS, writing.seq, writing.hash, int(self._now() * 1000)
-        run, address, (tenant, user) = writing.run, writing.address, writing.owner
-        for event in events:
-            seq += 1
-            if at is not None:
-                now = at[len(made)]
-            kind, text = spell(event)
-            # A character is at most 4 bytes, and JSON only makes a text longer: most results are never measured.
-            if type(event) in _RESULTS and len(text) * 4 > self._cap:
-                event = chain.bound(event, self._cap)
-                kind, text = spell(event)
-            elif type(event) is Unknown:
-                chain.check_kind(kind)
-            try:
-                row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
-            except UnicodeEncodeError:
-                text = chain.escaped(text)
-                row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
-            previous = sha256(previous + row).digest()
-            first = session if seq == 1 else None
-            made.append((key | seq, now, run, kind, tenant, user, text, previous, first))
-            records.append(Record(session, seq, now, run, event, previous.hex(), tenant, user, text))
-        writing.seq, writing.hash = seq, previous
-        return records, made
-
     def _forget(self, session: str) -> None:
         # After a failure only the file knows what was written: read it again before the next append.
         self._writing.pop(session, None)
         if self._db is not None and self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _address(self, session: str, run: str, identity: Identity) -> _Writing:
+    def _address(self, session: str, run: str, identity: Identity) -> Writing:
         """Take the session for this run and identity."""
         owner = (identity.tenant, identity.user)
         address = chain.address(session, run, *owner)
@@ -224,7 +237,7 @@ class SqliteJournal:
         writing.run, writing.identity, writing.address = run, identity, address
         return writing
 
-    def _take(self, session: str, owner: tuple[str, str]) -> _Writing:
+    def _take(self, session: str, owner: tuple[str, str]) -> Writing:
         row = self._row(session)
         if row is not None and (row[1], row[2]) != owner:
             raise unknown(session)
@@ -232,17 +245,17 @@ class SqliteJournal:
         # Again: only now can nobody else write it.
         row = self._row(session)
         if row is None:
-            writing = _Writing(0, 0, chain.FIRST, owner)
+            writing = Writing(0, 0, chain.FIRST, owner)
         else:
             no = row[0]
             seq, digest, tip = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
             if not tip:
                 chain.broken(session, seq + 1, "and what may follow it are missing")
-            writing = _Writing(no, seq, digest, (row[1], row[2]))
+            writing = Writing(no, seq, digest, (row[1], row[2]))
         self._writing[session] = writing
         return writing
 
-    def _new_session(self, session: str, writing: _Writing) -> int:
+    def _new_session(self, session: str, writing: Writing) -> int:
         cursor = cast(sqlite3.Connection, self._db).execute(
             "INSERT INTO sessions (session, tenant, user) VALUES (?, ?, ?)", (session, *writing.owner)
         )
@@ -287,6 +300,36 @@ class SqliteJournal:
         no = self._known(session)
         for _ in chain.check(session, rows.raw(self._open(), session, no, self._lock)):
             pass
+        self._read(f"checking `{session}`", lambda db: whole.check_marks(db, session, no))
+
+    def findings(self) -> list[str]:
+        """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence each (see `whole`)."""
+        return self._read("checking it", whole.findings) if self._exists() else []
+
+    def retire(self, gone: SessionArchived, session: str, *, identity: Identity) -> None:
+        """Remove a session that was archived, and record that in `session`: both or neither.
+
+        Raises JournalError, and removes nothing, if it is in use or no longer ends as `gone` says; SessionNotFound.
+        """
+        with self._lock:
+            no = self._known(gone.session)
+            self.lease(gone.session)
+            try:
+                writing = self._address(session, identity.run, identity)
+                db = cast(sqlite3.Connection, self._db)
+                db.execute("BEGIN IMMEDIATE")
+                whole.remove(db, no, gone)
+                writing.no = writing.no or self._new_session(session, writing)
+                told = replace(gone, number=no)
+                _, made = chained(session, writing, [told], None, int(self._now() * 1000), self._cap)
+                db.execute(INSERT, made[0])
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise in_words(error, str(self.path), f"archiving `{gone.session}`") from error
+            finally:
+                if self._db is not None and self._db.in_transaction:
+                    self._forget(session)
+                self.release(gone.session)
 
     def sessions(
         self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
@@ -315,7 +358,7 @@ class SqliteJournal:
             db = self._open()
             try:
                 return query(db)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:
                 raise in_words(error, str(self.path), doing) from error
 
     # ---- the file

@@ -12,10 +12,8 @@ from ferrule.core.errors import SessionNotFound
 from .database import BITS
 from .rows import span
 
-_RUNS = (
-    "SELECT kind, body FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ?"
-    " AND id BETWEEN ? AND ? ORDER BY id"
-)
+_OF_A_KIND = "FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ? AND id BETWEEN ? AND ?"
+"""The first condition is the one of the index of runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +81,37 @@ def unknown(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
 def _info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     no, session, tenant, user, last_id, last = row
     low, high = span(no)
-    started = db.execute(_RUNS, ("run.started", low, high)).fetchall()
-    finished = db.execute(
-        _RUNS.replace("ORDER BY id", "AND id > (SELECT max(id) FROM records WHERE kind IN ('run.started',"
-        " 'run.finished') AND kind = 'run.started' AND id BETWEEN ? AND ?)"),
-        ("run.finished", low, high, low, high),
-    ).fetchall()  # fmt: skip
+    runs, asked = db.execute(f"SELECT count(*), min(id) {_OF_A_KIND}", ("run.started", low, high)).fetchone()
+    begun = db.execute(f"SELECT max(id) {_OF_A_KIND}", ("run.started", low, high)).fetchone()[0] or low
+    ended = db.execute(
+        f"SELECT body {_OF_A_KIND} ORDER BY id DESC LIMIT 1", ("run.finished", begun, high)
+    ).fetchone() or ("",)
+    question = db.execute("SELECT body FROM records WHERE id = ?", (asked,)).fetchone() or ("",)
     first = db.execute("SELECT time, kind, body FROM records WHERE id = ?", (low + 1,)).fetchone()
+    return summary((session, tenant, user), last_id - low, last, first, runs, question[0], ended[0])
+
+
+def summary(
+    names: tuple[str, str, str],
+    events: int,
+    last: int,
+    first: tuple[int, str, str] | None,
+    runs: int,
+    question: str,
+    ended: str,
+) -> SessionInfo:
+    """What is told of a session by its names (session, tenant, user), its first event (time, kind, body), and the bodies of the
+    first question and of the end of its last run, "" where there is none.
+    """
+    session, tenant, user = names
     opened, opening = (
         (first[0], _body(first[2]) if first[1] == "session.opened" else {}) if first else (last, {})
     )
-    question = _body(started[0][1]) if started else {}
-    ended = _body(finished[-1][1]) if finished else {}
     return SessionInfo(
         session, tenant, user, opened, last,
         str(opening.get("model", "")), str(opening.get("workspace", "")),
-        " ".join(str(question.get("text", ""))[:400].split())[:100],
-        len(started), last_id - low, str(ended.get("stop", "open")),
+        " ".join(str(_body(question).get("text", ""))[:400].split())[:100],
+        runs, events, str(_body(ended).get("stop", "open")),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from ferrule.core.limits import Limits
 from ferrule.guard.rules import RuleSet
 
 from . import paths
+from .addresses import is_address, no_password
 from .settings_merge import ORDER, Merged, Origin, declared
 from .settings_table import ALIASES, BY_KEY, SAME_AS, SETTINGS
 from .settings_values import Entries, read_environment, read_flags, read_tree, unknown
@@ -44,22 +45,26 @@ class ForModel:
     thinking: bool | str | None
     seed: int | None
     timeout: float | None
+    provider_tools: tuple[Mapping[str, Any], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Where a provider is. `api_key_env` names the variable that holds the key."""
+    """Where a provider is. `api_key_env` names the variable that holds the key. `force_native_tool_search`: see the wires that take it."""
 
     base_url: str = ""
     api_key_env: str = ""
     ca_bundle: Path | None = None
+    provider_tools: tuple[Mapping[str, Any], ...] = ()
+    force_native_tool_search: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings with their origins. Made by `load_settings`; `values` holds them by the key of the table.
 
-    `notices` are sentences for the person: what was not taken, and why. `workspace` and `journal` are absolute.
+    `notices` are sentences for the person: what was not taken, and why. `workspace` and `journal` are absolute;
+    a `journal` that is text is the address of a database (`places`).
     """
 
     values: Mapping[str, Any]
@@ -67,7 +72,7 @@ class Settings:
     rules: RuleSet = field(default_factory=RuleSet)
     notices: tuple[str, ...] = ()
     workspace: Path = field(default_factory=Path.cwd)
-    journal: Path = field(default_factory=paths.journal)
+    journal: Path | str = field(default_factory=paths.journal)
     repository: Snapshot = Snapshot("", "absent", "")
     """The workspace's own configuration as it was read once: what else takes effect of it is taken from here."""
 
@@ -131,7 +136,10 @@ class Settings:
             yield key, self.values[key], self.origin(key), declared(key).short
 
 
-_LIMITS = ("max_rounds", "max_calls_per_round", "max_output_bytes", "max_seconds", "max_tokens", "on_limit")
+_LIMITS = (
+    "max_rounds", "max_calls_per_round", "max_output_bytes", "max_seconds", "max_tokens", "on_limit",
+    "max_cost", "max_calls", "warn_at",
+)  # fmt: skip
 
 
 def _entries_for(name: str, key: str) -> tuple[str, ...]:
@@ -168,6 +176,9 @@ def load_settings(
     merged.add("project", _read_project(root, repository, merged.notices))
     merged.add("environment", from_environment)
     merged.add("flags", from_flags)
+    for key in ("journal.path", "artifacts.store"):
+        if is_address(given := merged.values[key]):
+            no_password(given, merged.origins[key].where or key)
     journal = merged.values["journal.path"]
     return Settings(
         merged.values,
@@ -175,9 +186,15 @@ def load_settings(
         RuleSet(merged.rules),
         tuple(merged.notices),
         root,
-        Path(journal).expanduser().absolute() if journal else paths.journal(),
+        _place(journal),
         repository,
     )
+
+
+def _place(journal: str | None) -> Path | str:
+    if journal is not None and is_address(journal):
+        return journal
+    return Path(journal).expanduser().absolute() if journal else paths.journal()
 
 
 def _workspace(given: str | Path | None, *layers: Entries) -> Path:

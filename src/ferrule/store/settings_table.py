@@ -22,11 +22,13 @@ from .artifacts import LEAST_THRESHOLD, THRESHOLD
 
 Kind = Literal[
     "text", "flag", "integer", "number", "seconds", "choice", "names", "path", "thinking",
-    "actions", "models", "providers", "servers",
+    "actions", "models", "providers", "servers", "policy", "policies", "objects",
+    "loading",
 ]  # fmt: skip
 Project = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
 
 WAYS = ("auto", "native", "constrained", "text", "commands", "none")
+SEARCHES = ("auto", "on", "off", "bm25", "regex", "hybrid")
 THINKING = ("low", "medium", "high", "max")
 
 
@@ -83,6 +85,14 @@ SETTINGS: tuple[Setting, ...] = (
             short="Time of a run; none by default."),
     Setting(key="limits.max_tokens", kind="integer", low=1, project="lower", flag="--max-tokens",
             short="Tokens of a run, read and written, as the provider counts; none by default."),
+    Setting(key="limits.max_cost", kind="number", low=0, project="lower", flag="--max-cost",
+            short="US dollars that a run may cost, its agents included; none by default.",
+            long="Prices are those of `prices.yaml` in your settings folder, else of the extra `prices`; a model without one is"
+                 " refused. Cached tokens have their own price."),
+    Setting(key="limits.max_calls", kind="integer", low=1, project="lower", flag="--max-calls",
+            short="Tool calls of a run in all its rounds, its agents' included; none by default."),
+    Setting(key="limits.warn_at", kind="number", default=0.8, low=0.01, high=1, project="lower",
+            short="The share of tokens, cost or calls at which you are told."),
     Setting(key="limits.on_limit", kind="choice", default="error", choices=("error", "answer"), flag="--on-limit",
             short="At the round limit: stop with an error, or ask for one last answer without tools."),
     Setting(key="results", kind="choice", default="value", choices=("value", "envelope"),
@@ -100,6 +110,37 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(key="tools.register", kind="flag", default=False, project="off",
             short="Whether scripts of tool files may add tools, hooks and agents to the session they work in.",
             long="Each is asked for, with the whole definition, and is gone with the session."),
+    Setting(key="tools.tool_search", kind="choice", default="auto", choices=SEARCHES,
+            short="How the model finds deferred tools; `auto` lets it search where there are any, `off` sends it all tools.",
+            long="`bm25` and `regex` say how a query is written, `hybrid` looks at names above all."),
+    Setting(key="tools.search_mode", kind="choice", default="auto", choices=("auto", "native", "client"),
+            short="Who searches: the provider (`native`), Ferrule (`client`), or the provider where it can."),
+    Setting(key="tools.search_budget", kind="integer", low=1,
+            short="Tokens that the schemas of found tools take together, where Ferrule searches; no bound by default.",
+            long="What was found first leaves the model's list first, and can be found again."),
+    Setting(key="tools.always_loaded", kind="names", default=(),
+            short="Tools that the model has from the start, even if something defers them."),
+    Setting(key="tools.entries", kind="loading", default=(), env=False,
+            short="How single tools are loaded: a list of entries with `name` and `loading_mode` (`always`, `deferred`)."),
+    Setting(key="tools.join", kind="text", default="all", flag="--join",
+            short="How many calls of one answer must succeed before the others are not needed: `all`, `first_success`, or a number."),
+    Setting(key="tools.required", kind="names", default=(), project="extend", flag="--require-tool",
+            short="Tools that must have succeeded for a run to count as done; `a|b` asks for one of them."),
+    Setting(key="tools.policy", kind="policy", env=False, project="never",
+            short="How often and how long calls are tried: `max_attempts`, `timeout_ms`, `retry_on`, `backoff_base_ms`,"
+                  " `backoff_mult`, `backoff_max_ms`.",
+            long="For every tool that says nothing itself; what is left out keeps its default."),
+    Setting(key="tools.tool_policies", kind="policies", env=False, project="never",
+            short="The same for single tools, by name; a field that is left out is the tool's own."),
+    Setting(key="tools.http_manifests", kind="names", default=(), project="never",
+            short="Files that describe HTTP tools, besides those in `http/` of your settings folder.",
+            long="A trusted repository brings its own in `.ferrule/http/`."),
+    Setting(key="tools.openapi", kind="servers", default=(), env=False, project="never",
+            short="OpenAPI documents whose operations are tools: a map of namespaces to entries with a `file`."),
+    Setting(key="tools.http_hosts", kind="names", default=(), project="never",
+            short="Hosts off the open internet, or over plain http, that HTTP tools of a repository may reach."),
+    Setting(key="tools.http_secrets", kind="names", default=(), project="never",
+            short="Secrets that HTTP tools of a repository may use: names of variables, or `secret:name`."),
     Setting(key="permissions.deny", kind="names", default=(), project="extend", flag="--deny",
             short="Rules for calls that are refused.", long="`Tool` or `Tool(specifier)`; deny, then ask, then allow."),
     Setting(key="permissions.ask", kind="names", default=(), project="extend", flag="--ask",
@@ -145,6 +186,8 @@ SETTINGS: tuple[Setting, ...] = (
             short="Hosts that web hooks may send events to; none by default."),
     Setting(key="mcp_servers", kind="servers", default=(), env=False, project="never",
             short="MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries with a `name`."),
+    Setting(key="a2a_peers", kind="servers", default=(), env=False, project="never",
+            short="Agents that speak A2A: a map of names to entries with a `url`, or a list of entries with a `name`."),
     Setting(key="env.allow", kind="names", default=(), project="never",
             short="Variables of this environment that child processes get besides the usual few."),
     Setting(key="skills.enabled", kind="flag", default=True, project="off",
@@ -155,12 +198,23 @@ SETTINGS: tuple[Setting, ...] = (
             short="Files to read in a folder that has no `AGENTS.md`, as in `CLAUDE.md`, `GEMINI.md`; none by default."),
     Setting(key="instructions.max_bytes", kind="integer", default=32768, low=256, high=OUTPUT_CAP, project="lower",
             short="Bytes of all instructions together; the nearest file is cut last."),
+    Setting(key="redaction.keys", kind="names", default=(), project="extend",
+            short="More names under which secrets stand, in what is shown to others: events, telemetry, redacted exports."),
+    Setting(key="redaction.patterns", kind="names", default=(), project="extend",
+            short="Regular expressions for more secrets there; what matches is taken out by word, or else by line."),
     Setting(key="journal.path", kind="path", project="never", flag="--journal",
-            short="The journal's file; by default `journal.db` in the state folder."),
+            short="The journal's file; by default `journal.db` in the state folder.",
+            long="Or a database of many machines: `postgresql://user:${VARIABLE}@host/name`."),
     Setting(key="journal.durability", kind="choice", default="process", choices=("process", "power"), project="never",
             short="What a recorded event survives: the death of the process, or a power cut too (slower)."),
+    Setting(key="audit.sign", kind="flag", default=False, project="never",
+            short="Whether each session is signed with the person's key when it is closed (`ferrule audit key` makes one).",
+            long="Without the key nothing runs. `ferrule audit verify --key` checks what was signed."),
     Setting(key="artifacts.threshold", kind="integer", default=THRESHOLD, low=LEAST_THRESHOLD, high=OUTPUT_CAP, project="lower",
             short="Bytes from which on a result is kept aside; the model gets a stub with a preview and reads parts."),
+    Setting(key="artifacts.store", kind="text", project="never",
+            short="Where results are kept: a folder, `s3://bucket/prefix`, `gs://…`, `az://…` or `postgresql://…`.",
+            long="By default in the state folder. Keys come from the environment."),
     Setting(key="artifacts.max_bytes", kind="integer", default=1 << 30, low=1 << 20, project="never",
             short="Bytes that all kept results take together; the oldest go first."),
     Setting(key="artifacts.days", kind="integer", default=30, low=1, project="never",
@@ -185,12 +239,19 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
     Setting(key="thinking", kind="thinking", choices=THINKING, short="Whether, or how much, the model thinks first."),
     Setting(key="seed", kind="integer", short="For answers that can be repeated, where the provider offers it."),
     Setting(key="timeout", kind="seconds", low=1, short="Time to wait for one answer."),
+    Setting(key="provider_tools", kind="objects", project="never",
+            short="Tools that the provider runs itself, in its own words: `[{type: web_search}]`. Neither gate nor sandbox sees them."),
 )  # fmt: skip
 
 PROVIDER_SETTINGS: tuple[Setting, ...] = (
     Setting(key="base_url", kind="text", short="The address of the API, as in `http://localhost:11434`."),
     Setting(key="api_key_env", kind="text", short="The environment variable that holds the key."),
+    Setting(key="provider_tools", kind="objects",
+            short="As a model's `provider_tools`, for models that name none."),
     Setting(key="ca_bundle", kind="path", short="Certificates to trust besides the system's."),
+    Setting(key="force_native_tool_search", kind="flag",
+            short="Whether the address passes the provider's own tool search on, whatever the model is called there"
+                  " (`openai-responses`, `anthropic`)."),
 )  # fmt: skip
 
 SAME_AS = {
@@ -215,6 +276,7 @@ ALIASES = {
     "reserved": "reserved.extend",
     "secrets": "secrets.extend",
     "artifacts.heavy_output_threshold_bytes": "artifacts.threshold",
+    "require_successful_tools": "tools.required",
     "journal": "journal.path",
     "durability": "journal.durability",
 }
@@ -268,6 +330,10 @@ _VALUE: dict[str, str] = {
     "models": "map",
     "providers": "map",
     "servers": "map, or list",
+    "policy": "map",
+    "policies": "map: tool to map",
+    "objects": "list of maps",
+    "loading": "list of maps",
 }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.tools.reliability import policies, read_policy
 
 from .settings_table import (
     ALIASES,
@@ -27,6 +28,8 @@ from .settings_table import (
 from .yaml_tree import Node
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_MAPS = ("models", "providers", "actions", "servers", "policy", "policies", "loading")
+"""Kinds that only a file can hold."""
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _WANTED = {
     "text": "text",
@@ -128,7 +131,60 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
         return _actions(setting, path, node)
     if setting.kind == "servers":
         return Entry(_plain(node), node.where)
+    if setting.kind == "objects":
+        return _objects(path, node)
+    if setting.kind in ("policy", "policies"):
+        return _policy(setting, path, node)
+    if setting.kind == "loading":
+        return _loading(path, node)
     return Entry(_typed(setting, path, node.value, node.where), node.where)
+
+
+def _objects(path: str, node: Node) -> Entry:
+    """Maps that each say their `type`; what else they hold is somebody else's (`models.hosted`)."""
+    if node.items is None:
+        raise node.error(f"`{path}` must be a list of maps, each with a `type`")
+    for item in node.items:
+        kind = (item.pairs or {}).get("type")
+        if kind is None or not isinstance(kind[1].value, str):
+            raise item.error(f"`{path}`: an entry without a `type`", hint="as in `{type: web_search}`")
+    return Entry(tuple(_plain(item) for item in node.items), node.where)
+
+
+def _policy(setting: Setting, path: str, node: Node) -> Entry:
+    value = _plain(node)
+    if value is None:
+        return Entry(None, node.where)
+    if setting.kind == "policy":
+        read_policy(value, f"{node.where}: `{path}`")
+    else:
+        policies(None, value, node.where)
+    return Entry(value, node.where)
+
+
+def _loading(path: str, node: Node) -> Entry:
+    """`(name, mode)` for each entry of a list; no mode is `always`."""
+    if node.items is None:
+        raise node.error(
+            f"`{path}`: must be a list of entries", hint="as in `- {name: x, loading_mode: deferred}`"
+        )
+    found: list[tuple[str, str]] = []
+    for item in node.items:
+        pairs = _mapping(item, path)
+        for key, (key_node, _) in pairs.items():
+            if key not in ("name", "loading_mode"):
+                raise key_node.error(
+                    f"`{path}`: unknown key `{key}`", hint="an entry has `name` and `loading_mode`"
+                )
+        name, mode = (pairs[key][1].value if key in pairs else "" for key in ("name", "loading_mode"))
+        if not isinstance(name, str) or not name.strip():
+            raise item.error(f"`{path}`: an entry names no tool", hint="write `name: …`")
+        if mode not in ("", None, "always", "deferred"):
+            raise pairs["loading_mode"][1].error(
+                f"`{path}`: `{name}` has loading_mode {_shown(mode)}", hint="use `always` or `deferred`"
+            )
+        found.append((name, mode or "always"))
+    return Entry(tuple(found), node.where, tuple(item.where for item in node.items))
 
 
 def _plain(node: Node) -> Any:
@@ -158,6 +214,9 @@ def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = 
         return None
     good: Any = None
     match value:
+        case bool() if {"on", "off"} <= {*setting.choices}:
+            # YAML reads these two words as truth values.
+            good = "on" if value else "off"
         case bool():
             good = value if kind in ("flag", "thinking") else None
         case int():
@@ -230,7 +289,7 @@ def read_flags(flags: Mapping[str, Any]) -> Entries:
     entries: Entries = {}
     for key, value in flags.items():
         setting = BY_KEY.get(ALIASES.get(key, key))
-        if setting is None or setting.kind in ("models", "providers", "actions", "servers"):
+        if setting is None or setting.kind in _MAPS:
             raise unknown("flags", key)
         where = setting.flag or f"`{setting.key}`"
         if isinstance(value, Path):

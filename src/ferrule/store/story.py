@@ -13,6 +13,7 @@ from ferrule.core.calls_in_flight import named
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
+    ConsentAnswered,
     ContextAdded,
     DelegationStarted,
     DirectCall,
@@ -27,12 +28,14 @@ from ferrule.core.events import (
     Recovered,
     RunFinished,
     RunStarted,
+    SessionArchived,
     SessionOpened,
     ToolAnswered,
     Unknown,
     Usage,
 )
 from ferrule.core.notices import PERSON
+from ferrule.tools.context import ANSWERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,12 @@ class Story:
         return Used(found.call, result, found.started, found.decision)
 
 
+def _consent(event: ConsentAnswered) -> str:
+    by, note = f" by {event.by}" if event.by else "", f" ({event.note})" if event.note else ""
+    asked = f"call {event.call_id}, `{event.tool}`: {event.question}"
+    return f"{event.choice}{by}{note}; asked about {asked}; digest {event.digest}"
+
+
 def _aside(event: Event) -> list[Step]:
     match event:
         case ContextAdded():
@@ -221,6 +230,10 @@ def _aside(event: Event) -> list[Step]:
             return [Told("recovered", event.reason or "another process took over")]
         case DelegationStarted():
             return [Told("delegation", f"the agent {event.agent} works in session {event.session}")]
+        case ConsentAnswered():
+            return [Told(ANSWERED, _consent(event))]
+        case SessionArchived():
+            return [Told("archived", f"session {event.session} ({event.events} events) is in {event.file}")]
         case Unknown():
             return [Told("unknown event", event.name)]
         case _:

@@ -28,7 +28,7 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("false", "no", "off"), False),
 }
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)")
-_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9_]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +173,6 @@ def _scalar(text: str) -> Any:
         return _WORDS[text.lower()]
     if _INTEGER.fullmatch(text) and len(text) < 20:
         return int(text.replace("_", ""), 16 if "x" in text else 10)
-    if _NUMBER.fullmatch(text) and any(digit in text for digit in "0123456789") and len(text) < 40:
+    if _NUMBER.fullmatch(text) and len(text) < 40:
         return float(text.replace("_", ""))
     return text

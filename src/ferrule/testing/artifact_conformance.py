@@ -126,15 +126,77 @@ class ArtifactConformance:
         with pytest.raises(ArtifactMissing):
             artifacts.find(MINE, "art-" + hashlib.sha256(b"half of it").hexdigest())
 
-    def test_many_threads_keep_and_read_at_once(self, artifacts: ArtifactStore) -> None:
-        def work(number: int) -> bytes:
-            data = b"%d" % (number % 5) * 1000
-            kept = artifacts.put(MINE, [data])
-            return artifacts.read(MINE, kept.reference, 0, 5000)
+    @pytest.mark.parametrize("gone", [RuntimeError, KeyboardInterrupt])
+    def test_parts_that_break_after_much_was_written_leave_nothing_behind(
+        self, artifacts: ArtifactStore, gone: type[BaseException]
+    ) -> None:
+        data = b"much" * PIECE
+
+        def broken() -> Iterator[bytes]:
+            yield data
+            raise gone("the source is gone")
+
+        with pytest.raises(gone, match="the source is gone"):
+            artifacts.put(MINE, broken())
+        assert artifacts.list(MINE) == []
+        kept = artifacts.put(MINE, [data])
+        assert b"".join(artifacts.pieces(MINE, kept.reference)) == data
+
+    def test_the_same_bytes_of_two_scopes_do_not_share_their_end(self, artifacts: ArtifactStore) -> None:
+        mine = artifacts.put(MINE, [b"same"], tool="mine")
+        theirs = artifacts.put(OTHERS[0], [b"same"], tool="theirs")
+        assert mine.reference == theirs.reference
+        assert artifacts.find(MINE, mine.reference).tool == "mine"
+        assert artifacts.delete(MINE, mine.reference) is True
+        assert artifacts.read(OTHERS[0], theirs.reference, 0, 4) == b"same"
+        assert artifacts.list(MINE) == []
+
+    def test_there_is_nothing_past_the_end(self, artifacts: ArtifactStore) -> None:
+        kept = artifacts.put(MINE, [b"x" * (PIECE + 1)])
+        for offset in (PIECE + 1, PIECE + 2, 10 * PIECE, 1 << 40):
+            assert artifacts.read(MINE, kept.reference, offset, 10) == b""
+            assert list(artifacts.pieces(MINE, kept.reference, offset)) == []
+        assert artifacts.read(MINE, kept.reference, PIECE, 1 << 40) == b"x"
+        assert artifacts.read(MINE, kept.reference, 0, 0) == b""
+
+    def test_the_list_has_the_newest_first_and_says_what_find_says(self, artifacts: ArtifactStore) -> None:
+        for number in range(5):
+            artifacts.put(MINE, [b"%d\n" % number], tool=f"t{number}")
+        listed = artifacts.list(MINE)
+        assert [one.made for one in listed] == sorted((one.made for one in listed), reverse=True)
+        assert listed == [artifacts.find(MINE, one.reference) for one in listed]
+        assert {one.tool for one in listed} == {"t0", "t1", "t2", "t3", "t4"}
+
+    @pytest.mark.parametrize("odd", ["", "nul\0", "half \ud83d", "two\nlines", "ä" * 5000, "a'b\"c;--"])
+    def test_odd_words_about_an_artifact_do_not_keep_it_from_being_found(
+        self, artifacts: ArtifactStore, odd: str
+    ) -> None:
+        kept = artifacts.put(MINE, [b"data"], mime=odd, tool=odd)
+        found = artifacts.find(MINE, kept.reference)
+        assert (found.sha256, found.size) == (kept.sha256, 4)
+        assert artifacts.list(MINE) == [found]
+
+    def test_many_threads_keep_read_list_and_remove_at_once(self, artifacts: ArtifactStore) -> None:
+        scopes = (MINE, *OTHERS)
+
+        def work(number: int) -> list[bytes]:
+            scope, read = scopes[number % len(scopes)], list[bytes]()
+            for turn in range(4):
+                shared, own = b"%d" % (turn % 3) * 1000, b"%d of %d" % (turn, number)
+                for data in (shared, own):
+                    kept = artifacts.put(scope, [data[:3], data[3:]])
+                    read.append(artifacts.read(scope, kept.reference, 0, 5000))
+                assert {one.sha256 for one in artifacts.list(scope)} >= {kept.sha256}
+                assert artifacts.delete(scope, kept.reference) is True
+            return read
 
         with ThreadPoolExecutor(8) as pool:
-            assert list(pool.map(work, range(40))) == [b"%d" % (n % 5) * 1000 for n in range(40)]
-        assert len(artifacts.list(MINE)) == 5
+            for number, read in enumerate(pool.map(work, range(12))):
+                shared = [b"%d" % (turn % 3) * 1000 for turn in range(4)]
+                assert read[::2] == shared
+                assert read[1::2] == [b"%d of %d" % (turn, number) for turn in range(4)]
+        for scope in scopes:
+            assert sorted(one.size for one in artifacts.list(scope)) == [1000] * 3
 
     def test_a_sweep_within_the_bounds_removes_nothing(self, artifacts: ArtifactStore) -> None:
         kept = artifacts.put(MINE, [b"fresh"])

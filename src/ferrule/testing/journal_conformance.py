@@ -10,6 +10,7 @@ A journal that several processes can share also overrides `open_again`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -29,7 +30,8 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.store.journal import Journal
+from ferrule.store.journal import Journal, SqliteJournal
+from ferrule.store.jsonl import import_jsonl, jsonl
 
 ME = Identity("local", "me", "s1", "r1")
 STORY: tuple[Event, ...] = (
@@ -50,6 +52,10 @@ class JournalConformance:
     def open_journal(self) -> Journal:
         """A new, empty journal."""
         raise NotImplementedError
+
+    def open_journal_beside(self) -> Journal:
+        """Another journal for what is exported from the first."""
+        return SqliteJournal(":memory:")
 
     def open_again(self, journal: Journal) -> Journal | None:
         """The same journal as another process would open it, or None if it cannot be shared."""
@@ -186,6 +192,89 @@ class JournalConformance:
         for unclear in ("a", "", "b%"):
             with pytest.raises(SessionNotFound):
                 journal.find(unclear)
+
+    def test_events_from_elsewhere_keep_their_times(self, journal: Journal) -> None:
+        times = [5, 3, 2_000_000_000_000]
+        journal.append("s1", "r1", STORY[:3], identity=ME, at=times)
+        assert [record.time for record in journal.records("s1")] == times
+        assert journal.find("s1").last == times[-1]
+        with pytest.raises(ValueError, match="one time per event"):
+            journal.append("s1", "r1", STORY[:3], identity=ME, at=[1])
+        assert journal.head("s1")[0] == 3
+
+    def test_nothing_appended_is_nothing_recorded(self, journal: Journal) -> None:
+        assert journal.append("s1", "r1", [], identity=ME) == []
+        assert journal.sessions() == []
+        with pytest.raises(SessionNotFound):
+            journal.head("s1")
+        journal.append("s1", "r1", STORY[:1], identity=ME)
+        assert journal.append("s1", "r2", [], identity=ME) == []
+        assert journal.head("s1")[0] == 1
+
+    def test_a_session_that_was_taken_and_never_written_does_not_exist(self, journal: Journal) -> None:
+        journal.lease("s1")
+        journal.lease("s1")
+        assert journal.sessions() == []
+        with pytest.raises(SessionNotFound):
+            journal.find("s1")
+        journal.release("s1")
+        journal.release("s1")
+        journal.append("s1", "r1", STORY, identity=ME)
+        assert journal.find("s1").events == len(STORY)
+
+    def test_the_session_used_last_stands_first(self, journal: Journal) -> None:
+        for number, name in enumerate(("one", "two", "three", "two")):
+            journal.append(name, "r1", STORY[:1], identity=ME, at=[1000 + number])
+        assert [info.session for info in journal.sessions()] == ["two", "three", "one"]
+        assert [info.session for info in journal.sessions(limit=1)] == ["two"]
+
+    def test_many_events_at_once_are_many_events(self, journal: Journal) -> None:
+        many = [Noticed("n", "x" * (number % 700)) for number in range(1500)]
+        journal.append("s1", "r1", many, identity=ME)
+        assert [record.event for record in journal.records("s1", after=3)] == many[3:]
+        journal.verify("s1")
+
+    def test_threads_that_share_a_session_leave_no_gap(self, journal: Journal) -> None:
+        def work(number: int) -> list[int]:
+            events = [Noticed("n", str(number)), Noticed("n", "again")]
+            return [record.seq for record in journal.append("s1", "r1", events, identity=ME)]
+
+        with ThreadPoolExecutor(4) as pool:
+            written = sorted(seq for seqs in pool.map(work, range(40)) for seq in seqs)
+        assert written == list(range(1, 81))
+        journal.verify("s1")
+
+    def test_runs_and_people_of_one_session_are_told_apart(self, journal: Journal) -> None:
+        journal.append("s1", "r1", STORY[:1], identity=ME)
+        journal.append("s1", "r2", STORY[1:2], identity=ME.for_run("r2"))
+        journal.append("s1", "r1", STORY[2:3], identity=ME)
+        told = [(record.run, record.tenant, record.user) for record in journal.records("s1")]
+        assert told == [("r1", "local", "me"), ("r2", "local", "me"), ("r1", "local", "me")]
+
+    def test_an_export_comes_back_with_its_hashes(self, journal: Journal) -> None:
+        journal.append("s1", "r1", STORY, identity=ME)
+        journal.append("s1", "r2", [*STORY[1:], Noticed("n", "half \ud83d")], identity=ME)
+        journal.release("s1")
+        lines = list(jsonl(journal.records("s1")))
+        moved = [line.replace('"session":"s1"', '"session":"s2"') for line in lines]
+        with pytest.raises(JournalError, match="was changed"):
+            import_jsonl(journal, moved)
+        other = self.open_journal_beside()
+        assert import_jsonl(other, lines) == ["s1"]
+        assert other.head("s1") == journal.head("s1")
+        other.verify("s1")
+        other.close()
+
+    def test_a_stranger_cannot_hold_up_the_owner_of_a_session(self, journal: Journal) -> None:
+        other = self.open_again(journal)
+        if other is None:
+            pytest.skip("this journal cannot be shared")
+        journal.append("s1", "r1", STORY[:1], identity=ME)
+        journal.release("s1")
+        with pytest.raises(SessionNotFound):
+            other.append("s1", "r1", STORY, identity=Identity("local", "you", "s1", "r1"))
+        journal.append("s1", "r1", STORY[1:], identity=ME)
+        other.close()
 
     def test_nothing_works_after_close(self, journal: Journal) -> None:
         journal.append("s1", "r1", STORY, identity=ME)

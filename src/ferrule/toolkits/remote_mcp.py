@@ -1,8 +1,8 @@
 """Asks whether a remote MCP server that the provider reaches may be called (`models.hosted`).
 
 The provider asks, not the model, and the provider makes the call: this tool only carries the question through the gate, to a
-person and into the journal, and its success is the yes. Rules know it by its name; each question is critical,
-so nothing short of a rule of its own answers it for a person. Where it is not among the tools, the answer is no.
+person and into the journal, and its success is the yes. Rules can deny it by its name; each question is critical,
+so no rule and no answer in advance says yes for a person. Where it is not among the tools, the answer is no.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ferrule.core.calls import Result
 from ferrule.core.errors import ConfigError
+from ferrule.core.events import CallConfined, CallHooked, FilesSeen
 from ferrule.core.identity import Identity
 
 T = TypeVar("T")
@@ -36,7 +37,8 @@ class Context:
     what ends with the session: called once, awaited, the last registered first, all within ten seconds.
 
     `note` writes a notice into the journal, for people and not for the model: a topic, and what there is to say. It is
-    written with what is written next; only on the loop of the run.
+    written with what is written next; only on the loop of the run. `record` writes what an auditor of this call must find
+    (a hook's word, what holds a program), at once: raises JournalError where that cannot be, and then nothing may follow.
     """
 
     identity: Identity
@@ -49,6 +51,7 @@ class Context:
     tell: Callable[[str], None] = lambda text: None
     note: Callable[[str, str], None] = lambda topic, text: None
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
+    record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None
 
     def resource(self, kind: type[T]) -> T:
         """What the run was given of this kind: `context.resource(Workspace)` is the folder it works in.

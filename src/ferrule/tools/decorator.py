@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ferrule.core.errors import ToolDefinitionError
 
 from .chunks import Chunks
-from .definition import Arguments, Output, Preview, Risk, SideEffect, Tool
+from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
 from .names import check_name, check_namespace
 from .parameters import Parameter, read
 from .plain import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
+
+if TYPE_CHECKING:
+    from .probe import Probe
 
 _DEFAULT_RISK = {
     SideEffect.NONE: Risk.SAFE,
@@ -50,6 +53,8 @@ def tool(
     cost: str = "",
     latency: str = "",
     examples: Sequence[Mapping[str, Any]] = (),
+    defer_loading: bool = False,
+    probe: Probe | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -65,7 +70,8 @@ def tool(
 
     A tool that declares no side effect runs unasked (you handed it over) but alone in its
     round, and is never retried. Declaring `write`, `execute` or `external` makes it ask, unless `risk`
-    says otherwise; declaring `none` or `read` lets calls run together and be retried.
+    says otherwise; declaring `none` or `read` lets calls run together and be retried. With `defer_loading` a
+    model learns of it by a search (`Agent(tool_search=...)`).
 
     Raises ToolDefinitionError, naming the tool and the parameter, for what cannot be a schema.
     """
@@ -91,6 +97,7 @@ def make(
     namespace: str = "",
     scopes: Collection[str] = (),
     examples: Sequence[Mapping[str, Any]] = (),
+    defer_loading: bool = False,
     **fields: Any,
 ) -> Tool:
     """What `@tool` does, as a function; the keywords are those of `tool`."""
@@ -98,6 +105,10 @@ def make(
     check_name(name)
     if namespace != "":
         check_namespace(namespace)
+    if not isinstance(defer_loading, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
+        raise ToolDefinitionError(
+            f"tool `{name}`: defer_loading is {defer_loading!r}", hint="say true or false"
+        )
     documentation = parse_docstring(function.__doc__)
     parameters, context, returns = read(function, name, documentation)
     try:
@@ -121,6 +132,7 @@ def make(
         namespace=namespace,
         scopes=frozenset(scopes),
         examples=tuple(examples),
+        loading=Loading.DEFERRED if defer_loading else Loading.ALWAYS,
         **fields,
     )
 

@@ -31,6 +31,8 @@ _CONFIG = (
     "cost",
     "latency",
     "examples",
+    "defer_loading",
+    "probe",
 )
 _TOUCHES = {"read": READS, "write": WRITES, "command": COMMAND, "variables": VARIABLES, "url": URL}
 _ALIASES = {

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ferrule.core.calls import compact
-from ferrule.core.events import EVERYTHING, Access
+from ferrule.core.events import ALONE, EVERYTHING, Access
 
 from .reliability import Reliability
+
+if TYPE_CHECKING:
+    from .probe import Probe
 
 
 class SideEffect(StrEnum):
@@ -56,6 +59,9 @@ class Touch:
 
 OWN = "ferrule"
 """The namespace that a tool of Ferrule's own goes to where a file has taken its name."""
+
+FINDERS = "ferrule tool search"
+"""The source of the tools that find others (`engine.tool_search_tools`): a run without a search is not shown them."""
 
 READS = Touch("read")
 WRITES = Touch("write")
@@ -121,7 +127,7 @@ class Tool:
     set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able value, or
     raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter names to what
     they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps it alone; `inline` says that its results
-    are parts already, with a way to read on: they are never kept as artifacts.
+    are parts already, with a way to read on: they are never kept as artifacts. `probe` finds out whether a call happened (`tools.probe`).
     `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists those it sets).
     """
 
@@ -149,6 +155,7 @@ class Tool:
     source: str = "python"
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     inline: bool = False
+    probe: Probe | None = None
 
     @property
     def full_name(self) -> str:
@@ -194,7 +201,7 @@ class Tool:
     def access(self, values: Mapping[str, Any]) -> Access:
         """Which other calls of the round this one must not overlap with."""
         if not self.parallel:
-            return EVERYTHING
+            return ALONE
         if self.side_effect is SideEffect.NONE:
             return Access()
         if self.side_effect not in (SideEffect.READ, SideEffect.WRITE):

@@ -26,9 +26,9 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-from .definition import Risk, SideEffect, Tool
+from .definition import Loading, Risk, SideEffect, Tool
 from .names import check_name, check_namespace, wire_names
-from .reliability import Reliability
+from .reliability import Policies, Reliability
 from .rewording import reworded
 
 Tools = tuple[Tool, ...]
@@ -246,17 +246,25 @@ def annotated(tools: Iterable[Tool], annotations: Mapping[str, Mapping[str, Any]
 def deferred(tools: Iterable[Tool], names: Iterable[str] | None = None, *, defer: bool = True) -> Tools:
     """Mark tools (all, or those named by key, name or group) as deferred.
 
-    The mark is the annotation `defer_loading`. It takes effect where a run has a tool search; without one
-    a deferred tool is offered like any other.
+    The mark is `Tool.loading`, and the annotation `defer_loading`. It takes effect where a run has a tool search; without one
+    a deferred tool is offered like any other. Tools for other tools alone stay that.
     """
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")
     items = tuple(tools)
     wanted = set(range(len(items))) if names is None else _named(items, names, "defer_loading")
     return tuple(
-        replace(tool, annotations={**tool.annotations, "defer_loading": defer}) if n in wanted else tool
+        replace(tool, annotations={**tool.annotations, "defer_loading": defer}, loading=_loading(tool, defer))
+        if n in wanted
+        else tool
         for n, tool in enumerate(items)
     )
+
+
+def _loading(tool: Tool, defer: bool) -> Loading:
+    if tool.loading is Loading.INTERNAL:
+        return tool.loading
+    return Loading.DEFERRED if defer else Loading.ALWAYS
 
 
 def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -> Tools:
@@ -269,6 +277,14 @@ def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -
     own = named_settings(items, config, "tool_config", shared=True)
     shared = config.get(EVERY, {})
     return tuple(_configured(tool, {**shared, **own.get(n, {})}) for n, tool in enumerate(items))
+
+
+def governed(tools: Iterable[Tool], policies: Policies) -> Tools:
+    """Tools under policies of attempts and times, by their full names. What a tool says of itself is weaker than its own entry only."""
+    made = ((tool, policies.of(tool.full_name, tool.reliability)) for tool in tools)
+    return tuple(
+        tool if tool.reliability == wanted else replace(tool, reliability=wanted) for tool, wanted in made
+    )
 
 
 def _configured(tool: Tool, given: Mapping[str, Any]) -> Tool:

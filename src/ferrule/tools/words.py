@@ -23,18 +23,21 @@ FUNCTION_WORDS = frozenset(_FUNCTION.split())
 """English words that carry no content; a copied value neither begins nor ends with one (in lower case)."""
 
 _ENDINGS = (("ations", 5), ("ation", 5), ("ing", 4), ("ies", 4), ("ed", 4), ("es", 4), ("s", 3))
+_LAST = frozenset(ending[-1] for ending, _ in _ENDINGS)
 
 
 @lru_cache(maxsize=1 << 14)
 def stem(word: str) -> str:
     """A word without its commonest endings: `searching`, `searches`, `searched` are one."""
     word = word.lower()
-    for ending, least in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= least - 1 and not word.endswith("ss"):
-            word = word[: -len(ending)]
-            if ending == "ies":
-                word += "y"
-            break
+    # Most words end otherwise: one look spares seven.
+    if word[-1:] in _LAST:
+        for ending, least in _ENDINGS:
+            if word.endswith(ending) and len(word) - len(ending) >= least - 1 and not word.endswith("ss"):
+                word = word[: -len(ending)]
+                if ending == "ies":
+                    word += "y"
+                break
     return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from conftest import PYTHON, Place
-from ferrule.connect.mcp import CallPolicy, McpServer, Policies
+from ferrule.connect.mcp import McpServer
 from ferrule.connect.mcp.definitions import DESCRIPTION, MAX_TOOLS
 from ferrule.core.calls import ErrorType
+from ferrule.tools.reliability import Policies, Reliability
 
 BOTH = pytest.mark.parametrize("era", ["old", "new"])
 
@@ -101,7 +102,7 @@ async def test_a_server_that_never_says_a_word_is_a_notice_and_nothing_is_left_r
 @BOTH
 @pytest.mark.proves("mcp.never-answers")
 async def test_a_call_that_is_never_answered_is_a_timeout(place: Place, era: str) -> None:
-    spec = place.plain(era, policies=Policies(CallPolicy(timeout=0.3)))
+    spec = place.plain(era, policies=Policies(Reliability(timeout=0.3)))
     session = place.session(await place.servers(spec))
     place.behave("silent")
     result = await session.call("plain__echo", text="x")
@@ -115,7 +116,7 @@ async def test_a_server_that_gives_no_sign_of_life_any_more_is_ended_and_marked(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ferrule.connect.mcp.server.LIFE", 0.3)
-    spec = place.plain(era, policies=Policies(CallPolicy(timeout=0.3)))
+    spec = place.plain(era, policies=Policies(Reliability(timeout=0.3)))
     servers = await place.servers(spec)
     session = place.session(servers)
     place.behave("frozen")

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from ferrule.connect.mcp import CallPolicy, McpServer, OAuth, Policies
+from ferrule.connect.mcp import McpServer, OAuth
 from ferrule.connect.mcp.http import MAX_BODY, client_for
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.tools.reliability import Policies, Reliability
 
 VERSION = "2026-07-28"
 ECHO = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
@@ -72,7 +73,7 @@ async def test_a_giant_answer_is_not_read_to_its_end(place: Place, kind: str) ->
     pieces = [b'{"jsonrpc":"2.0","id":1,"result":"' if kind == "json" else b"data: ", *[piece] * 40]
     headers = {"content-type": "application/json" if kind == "json" else "text/event-stream"}
     async with HttpDouble(Server(lambda message: Reply(pieces=pieces, headers=headers))) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(CallPolicy(timeout=20.0)))
+        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=20.0)))
         result = await place.call(spec, "echo", text="x")
         await place.close()
     assert not result.success and result.size < MAX_BODY
@@ -85,7 +86,7 @@ async def test_a_compressed_answer_is_refused(place: Place) -> None:
         headers={"content-type": "application/json", "content-encoding": "gzip"},
     )
     async with HttpDouble(Server(lambda message: bomb)) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(CallPolicy(timeout=10.0)))
+        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=10.0)))
         result = await place.call(spec, "echo", text="x")
         await place.close()
     assert not result.success
@@ -108,15 +109,15 @@ async def test_headers_do_not_follow_a_redirect_to_somebody_else(place: Place) -
 @pytest.mark.parametrize(
     ("tool", "policy", "attempts"),
     [
-        ("look", CallPolicy(max_attempts=3), 3),
-        ("look", CallPolicy(max_attempts=1), 1),
-        ("look", CallPolicy(max_attempts=3, retry_on=("timeout",)), 1),
-        ("look", CallPolicy(max_attempts=3, retry_on=("permanent",)), 1),
-        ("echo", CallPolicy(max_attempts=3), 1),
+        ("look", Reliability(max_attempts=3), 3),
+        ("look", Reliability(max_attempts=1), 1),
+        ("look", Reliability(max_attempts=3, retry_on=("timeout",)), 1),
+        ("look", Reliability(max_attempts=3, retry_on=("permanent",)), 1),
+        ("echo", Reliability(max_attempts=3), 1),
     ],
 )
 async def test_a_5xx_is_tried_again_as_the_policy_says_and_only_where_it_does_no_harm(
-    place: Place, tool: str, policy: CallPolicy, attempts: int
+    place: Place, tool: str, policy: Reliability, attempts: int
 ) -> None:
     server = Server(lambda message: Reply(status=503, pieces=[b"busy"]))
     async with HttpDouble(server) as double:
@@ -129,7 +130,7 @@ async def test_a_5xx_is_tried_again_as_the_policy_says_and_only_where_it_does_no
 @pytest.mark.proves("mcp.http.never-answers")
 async def test_a_server_that_takes_the_request_and_says_nothing_is_a_timeout(place: Place) -> None:
     async with HttpDouble(Server(lambda message: Reply(hold_head=True))) as double:
-        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(CallPolicy(timeout=0.3)))
+        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=0.3)))
         result = await place.call(spec, "echo", text="x")
         assert result.error_type is ErrorType.TIMEOUT
         await place.close()

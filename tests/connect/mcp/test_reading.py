@@ -88,7 +88,7 @@ def test_the_persons_own_file_and_settings_are_read_and_problems_do_not_take_oth
         "mcp-filesystem",
         "/tmp/project",
     )
-    assert loaded.servers[1].policies.server.max_attempts == 3
+    assert loaded.servers[1].policies.default.max_attempts == 3
     assert len(loaded.problems) == 1 and "unknown key `comand`" in loaded.problems[0]
 
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.connect.mcp import CallPolicy, McpServer, Policies, parse_policies
+from ferrule.connect.mcp import McpServer
 from ferrule.connect.mcp.definitions import Definition
 from ferrule.connect.mcp.results import value_of
 from ferrule.connect.mcp.schemas import arguments_of, bounded, depth_of, problem_of
 from ferrule.connect.mcp.tools import judged
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.tools.reliability import Policies, Reliability, policies
 
 fields: Any = st.fixed_dictionaries(
     {},
@@ -28,14 +29,12 @@ fields: Any = st.fixed_dictionaries(
 @pytest.mark.proves("mcp.policy.fields")
 @given(server=fields, tool=fields)
 def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[str, Any]) -> None:
-    found = parse_policies(server, {"search": tool}, "x").of("search")
+    found = policies(server, {"search": tool}, "x").of("search")
     both = {**server, **tool}
     assert found.max_attempts == both.get("max_attempts")
     assert found.timeout == (both["timeout_ms"] / 1000 if "timeout_ms" in both else None)
     assert found.retry_on == (tuple(both["retry_on"]) if "retry_on" in both else None)
-    assert (
-        parse_policies(server, {"search": tool}, "x").of("other") == parse_policies(server, None, "x").server
-    )
+    assert policies(server, {"search": tool}, "x").of("other") == policies(server, None, "x").default
 
 
 @pytest.mark.proves("mcp.policy.fields")
@@ -50,13 +49,13 @@ def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[s
 )
 def test_what_a_policy_cannot_mean_is_an_error_that_names_it(given_: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        parse_policies(given_, None, "server `x`")
+        policies(given_, None, "server `x`")
     with pytest.raises(ConfigError, match=said):
-        parse_policies(None, {"search": given_}, "server `x`")
+        policies(None, {"search": given_}, "server `x`")
 
 
 def test_nothing_written_leaves_the_defaults() -> None:
-    assert parse_policies(None, None, "x") == Policies() and Policies().of("any") == CallPolicy()
+    assert policies(None, None, "x") == Policies() and Policies().of("any") == Reliability()
 
 
 @pytest.mark.proves("mcp.hints")

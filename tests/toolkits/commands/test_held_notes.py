@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.events import Noticed, ToolAnswered
+from ferrule.core.events import ConsentAnswered, Noticed, ToolAnswered
 from ferrule.engine.agent import Agent
 from ferrule.guard.approval import Answer, ApprovalRequest
 from ferrule.guard.sandbox import rungs
@@ -46,6 +46,9 @@ class Run:
     def events(self) -> list[Any]:
         return [record.event for record in self.journal.records(self.session.id)]
 
+    def consents(self) -> list[ConsentAnswered]:
+        return [event for event in self.events() if isinstance(event, ConsentAnswered)]
+
     def notes(self, topic: str) -> list[str]:
         return [event.text for event in self.events() if isinstance(event, Noticed) and event.topic == topic]
 
@@ -77,17 +80,14 @@ async def test_the_answer_about_a_gap_is_noted_before_anything_runs(
         result = await run.command("true")
         assert result.success is (choice == "session")
     await run.session.close()
-    (answered,) = run.notes("answered")
-    assert answered.startswith(
-        f"{choice} by ann (for today); asked about call sandbox-gap, `unconfined_commands`"
-    )
-    assert "without: network" in answered and "digest " in answered
+    (answered,) = run.consents()
+    assert (answered.choice, answered.by, answered.note) == (choice, "ann", "for today")
+    assert (answered.call_id, answered.tool) == ("sandbox-gap", "unconfined_commands")
+    assert "without: network" in answered.question and answered.digest
     (held,) = run.notes("sandbox")
     assert ("`none`" if choice == "session" else "commands are refused") in held
-    kinds = [
-        (type(e), getattr(e, "topic", "")) for e in run.events() if isinstance(e, Noticed | ToolAnswered)
-    ]
-    assert kinds.index((Noticed, "answered")) < kinds.index((ToolAnswered, ""))
+    kinds = [type(event) for event in run.events()]
+    assert kinds.index(ConsentAnswered) < kinds.index(ToolAnswered)
 
 
 @pytest.mark.proves("sandbox.rung.journal")
@@ -101,7 +101,7 @@ async def test_a_refusal_without_anybody_to_ask_is_noted_once_with_the_next_step
     await run.session.close()
     (note,) = run.notes("sandbox")
     assert "commands are refused" in note and "network (not here)" in note and "buy another machine" in note
-    assert run.notes("answered") == []
+    assert run.consents() == []
 
 
 @pytest.mark.proves("sandbox.rung.journal")
@@ -114,5 +114,6 @@ async def test_the_answer_to_a_command_policys_question_is_noted(tmp_path: Path,
     run = Run(tmp_path, held, choice, command_policy=asks)
     await run.command("true")
     await run.session.close()
-    (answered,) = run.notes("answered")
-    assert answered.startswith(f"{choice} by ann") and "`run_command`: this deploys" in answered
+    (answered,) = run.consents()
+    assert (answered.choice, answered.by, answered.tool) == (choice, "ann", "run_command")
+    assert answered.question == "this deploys"

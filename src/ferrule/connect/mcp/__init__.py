@@ -3,7 +3,6 @@
 from .approvals import Approval, Approvals
 from .asking import Form, Forms
 from .connecting import Servers, connect
-from .policies import CallPolicy, Policies, parse_policies
 from .reading import load_servers
 from .server import Status
 from .spec import McpServer, OAuth
@@ -12,16 +11,13 @@ from .stdio import Ground
 __all__ = [
     "Approval",
     "Approvals",
-    "CallPolicy",
     "Form",
     "Forms",
     "Ground",
     "McpServer",
     "OAuth",
-    "Policies",
     "Servers",
     "Status",
     "connect",
     "load_servers",
-    "parse_policies",
 ]

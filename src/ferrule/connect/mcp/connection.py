@@ -33,7 +33,7 @@ Elicit = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
 class Failure(Exception):
-    """The server said no to a request, or could not be asked. `code` is JSON-RPC's (0: none), `kind` one of `policies.CLASSES` or `gone`.
+    """The server said no to a request, or could not be asked. `code` is JSON-RPC's (0: none), `kind` one of `tools.reliability.CLASSES` or `gone`.
 
     `sent`: whether the request may have reached it. Not for people: `Live` makes results of it.
     """

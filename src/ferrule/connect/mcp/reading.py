@@ -21,8 +21,8 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.store.trust import Snapshot
+from ferrule.tools.reliability import policies
 
-from .policies import parse_policies
 from .spec import McpServer, OAuth, Origin, Transport
 
 REPOSITORY_FILE = ".mcp.json"
@@ -151,7 +151,7 @@ def read_server(
         readable=read.texts("readable"),
         writable=read.texts("writable"),
         workspace=read.flag("workspace", True),
-        policies=parse_policies(given.get("policy"), given.get("tool_policies"), where),
+        policies=policies(given.get("policy"), given.get("tool_policies"), where),
         connect_timeout=read.seconds("connect_timeout", 30.0),
         only=read.texts("tools") if "tools" in given else None,
         without=read.texts("without"),

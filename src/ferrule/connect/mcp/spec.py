@@ -27,8 +27,7 @@ from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
 from ferrule.guard.environment import child_environment, looks_secret
 from ferrule.guard.variables import loads_code
-
-from .policies import Policies
+from ferrule.tools.reliability import Policies
 
 Origin = Literal["program", "person", "repository"]
 Era = Literal["auto", "2026-07-28", "2025-11-25"]

@@ -7,15 +7,15 @@ reads is `read` and `low`, and one that is idempotent may be tried again.
 Resources and prompts are two tools, `server__resources` and `server__prompts`: without arguments they list, with one they read. They read what the server
 chooses to give and are `external` too. Where a tool of the server has that name, it keeps it.
 
-Whether a failed call is worth another attempt is decided here, since only here is known whether the server was reached; the dispatcher's shell
-counts the attempts.
+Which class a failure is of is decided here, since only here is known whether the server was reached; the dispatcher's shell counts the attempts.
+Keys of `tool_policies` are the names that the server gives; its resources and prompts have its `policy`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ferrule.core.calls import ErrorType
@@ -26,7 +26,6 @@ from ferrule.tools.reliability import Reliability
 
 from .connection import Failure
 from .definitions import Definition, Manifest, clean
-from .policies import TIMEOUT, CallPolicy
 from .results import prompt_value, resource_value, value_of
 from .schemas import arguments_of
 from .server import Live
@@ -34,6 +33,8 @@ from .spec import McpServer
 
 CONTEXT = "ferrule context"
 """The parameter that handlers get the context under: no argument of a schema with sense is called that."""
+TIMEOUT = 30.0
+"""Seconds that one attempt may take where no policy says otherwise (requirement 004, part 6)."""
 _GRACE = 10.0
 """Seconds that the shell gives beyond the handler's own bound, which says more."""
 _RESOURCES = {
@@ -146,7 +147,7 @@ class _Plan:
     """How calls of one tool are tried. `repeatable`: doing it twice does no harm."""
 
     live: Live
-    policy: CallPolicy
+    policy: Reliability
     repeatable: bool
 
     @property
@@ -154,16 +155,11 @@ class _Plan:
         return self.policy.timeout or TIMEOUT
 
     def reliability(self) -> Reliability:
-        """For the shell: it counts attempts, and repeats what is marked as worth it. Starting a server has its own time."""
-        starting = self.live.server.connect_timeout
-        return Reliability(
-            timeout=self.seconds + starting + _GRACE,
-            max_attempts=self.policy.max_attempts,
-            retry_on=("transient",),
-        )
+        """For the shell. Starting a server has its own time."""
+        return replace(self.policy, timeout=self.seconds + self.live.server.connect_timeout + _GRACE)
 
     async def run(self, name: str, context: Context, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """One attempt. Raises ToolFailed, marked `transient` if another one makes sense."""
+        """One attempt. Raises ToolFailed, of a class that can be retried if another one makes sense."""
         server = self.live.server.name
         await self.live.prepare(context)
         bound = asyncio.timeout(self.seconds)
@@ -176,22 +172,16 @@ class _Plan:
             self.live.silent()
             known = "" if self.repeatable else "; it was told to stop, but what it did so far may stand"
             message = f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s{known}"
-            raise ToolFailed(
-                ErrorType.TIMEOUT, message, transient=self._again("timeout", sent=True)
-            ) from None
+            raise ToolFailed(ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)) from None
         except Failure as failure:
             raise ToolFailed(
                 _ERRORS.get(failure.kind, ErrorType.INTERNAL_ERROR),
                 _told(name, server, failure, self.repeatable),
-                transient=self._again(
-                    "transient" if failure.kind == "gone" else failure.kind, sent=failure.sent
-                ),
+                kind=self._kind("transient" if failure.kind == "gone" else failure.kind, sent=failure.sent),
             ) from failure
 
-    def _again(self, kind: str, *, sent: bool) -> bool:
-        wanted = self.policy.retry_on
-        retried = wanted is None or kind in wanted
-        return kind != "permanent" and retried and (self.repeatable or not sent)
+    def _kind(self, kind: str, *, sent: bool) -> str:
+        return kind if self.repeatable or not sent else "permanent"
 
 
 _ERRORS = {"gone": ErrorType.IO_ERROR, "transient": ErrorType.IO_ERROR, "5xx": ErrorType.IO_ERROR}
@@ -213,13 +203,13 @@ def _extra(
     schema: Mapping[str, Any],
     read: Callable[[Live, Mapping[str, Any], Context], Awaitable[Any]],
 ) -> Tool:
-    plan = _Plan(live, live.server.policies.server, repeatable=True)
+    plan = _Plan(live, live.server.policies.default, repeatable=True)
 
     async def call(**values: Any) -> Any:
         context = values.pop(CONTEXT)
         return await plan.run(name, context, lambda: read(live, values, context))
 
-    return _assembled(live.server, name, description, arguments_of(name, schema), call, plan)
+    return _assembled(live.server, name, description, arguments_of(name, schema), call, plan, idempotent=True)
 
 
 async def _read_resources(live: Live, values: Mapping[str, Any], context: Context) -> Any:

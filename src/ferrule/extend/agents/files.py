@@ -38,7 +38,11 @@ from ferrule.guard.gate import MODES
 from ferrule.store.yaml_tree import Node
 
 KEYS = ("name", "description", "tools", "denied", "disallowedTools", "model", "mode", "limits", "verify")
-_LIMITS = ("max_rounds", "max_calls_per_round", "max_output_bytes", "max_seconds", "max_tokens", "on_limit")
+_LIMITS = (
+    "max_rounds", "max_calls_per_round", "max_output_bytes", "max_seconds", "max_tokens", "on_limit",
+    "max_cost", "max_calls",
+)  # fmt: skip
+_DECIMAL = ("max_seconds", "max_cost")
 _CLAUDE_MODELS = ("sonnet", "opus", "haiku")
 _CLAUDE_TOOLS = {
     **{theirs.tool: ours for ours, theirs in TOOLS.items()},
@@ -122,7 +126,7 @@ def _limits(node: Node, warned: list[Warned]) -> Limits | None:
         if place is None:
             continue
         number = isinstance(place.value, (int, float)) and not isinstance(place.value, bool)
-        whole = number and (name == "max_seconds" or isinstance(place.value, int))
+        whole = number and (name in _DECIMAL or isinstance(place.value, int))
         if name != "on_limit" and not (whole and place.value > 0):
             raise place.error(f"`{name}` must be a number above 0")
         given[name] = place.value

@@ -3,9 +3,11 @@
     first = parallel.launch("read_file", {"path": "a.txt"})                "async_tool_1"
     parallel.launch("grade", {"id": first}, depends_on=[first])
     parallel.wait_all()                                                   [{id, tool, ok, result, …}, …]
+    parallel.join("first_success")                                        the same, once one has succeeded
 
 An outcome is `{id, tool, ok, is_error, result, error, error_type, partial}`. A call whose dependency failed is not made and fails
-too. `wait_any` gives the first that is done and lets the others go on; `race` stops the others. Every call passes the gate;
+too. `wait_any` gives the first that is done and lets the others go on; `race` stops the others. `join` gives the outcomes of all once enough
+have succeeded (`core.joins`: `all`, `first_success`, or a number); those it stopped are among them, `cancelled`. Every call passes the gate;
 what is still going when the script ends is stopped. Not protected: calls that go side by side may write the same file; the
 one that must come later says so with `depends_on`.
 """
@@ -17,7 +19,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.errors import ToolFailed
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.joins import enough, parse_join
 
 from .scope import Launched, Scope, invalid
 
@@ -71,6 +74,21 @@ async def race(scope: Scope, ids: Sequence[str] | None = None) -> dict[str, Any]
     return first.outcome()
 
 
+async def join(
+    scope: Scope, mode: str | int = "all", ids: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    try:
+        wanted = parse_join(mode)
+    except ConfigError as error:
+        raise invalid(f"`parallel.join`: {error.detail}; use {error.hint}") from None
+    chosen = _named(scope, ids)
+    going = {one.task for one in chosen}
+    while going and not enough(wanted, (one.task.result() for one in chosen if one.task.done())):
+        _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+    await _stop(chosen)
+    return [one.outcome(f"enough calls succeeded ({wanted})") for one in chosen]
+
+
 async def end(scope: Scope) -> None:
     """Stop what a script has left going."""
     await _stop(scope.launched.values())
@@ -119,4 +137,5 @@ FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "parallel.wait_all": wait_all,
     "parallel.wait_any": wait_any,
     "parallel.race": race,
+    "parallel.join": join,
 }

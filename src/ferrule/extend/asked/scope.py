@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ToolFailed
 from ferrule.extend.bundles import Turns
 from ferrule.extend.web.domains import Domains
@@ -52,9 +52,12 @@ class Launched:
     tool: str
     task: asyncio.Task[Result]
 
-    def outcome(self) -> dict[str, Any]:
-        """As a script sees it, once it is done."""
-        result = self.task.result()
+    def outcome(self, stopped: str = "") -> dict[str, Any]:
+        """As a script sees it, once it is done. `stopped` says why, if it was."""
+        if self.task.cancelled():
+            result = Result.error(Call(self.id, self.tool), ErrorType.CANCELLED, f"stopped: {stopped}")
+        else:
+            result = self.task.result()
         return {
             "id": self.id,
             "tool": self.tool,

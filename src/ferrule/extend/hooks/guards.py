@@ -23,6 +23,7 @@ from ferrule.guard.command import Analysis, analyse
 from ferrule.guard.environment import looks_secret
 from ferrule.guard.gate import Gate
 from ferrule.guard.rules import RuleSet
+from ferrule.guard.secret_forms import FORMS
 from ferrule.tools.patterns import compile_regex
 
 NAMED: Mapping[str, str] = {
@@ -62,19 +63,7 @@ def prefer_named_tools(named: Mapping[str, str] | None = None, *, priority: int 
     return _guard("prefer_named_tools", judge, priority)
 
 
-_TOKENS = {
-    "a private key": r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----",
-    "an AWS access key": r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,})",
-    "a GitLab token": r"\bglpat-[A-Za-z0-9_-]{20,64}",
-    "a Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
-    "an API key": r"\bsk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{20,}",
-    "a Google API key": r"\bAIza[A-Za-z0-9_-]{35}",
-    "a Stripe key": r"\b[rs]k_live_[A-Za-z0-9]{20,}",
-    "a PyPI or npm token": r"\b(?:pypi-AgEIcHlwaS[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{36})",
-    "a signed token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-    "a password in an address": r"\b[a-z][a-z0-9+.-]{1,15}://[^\s/:@]{1,}:[^\s/:@]{3,}@",
-}
+_TOKENS = {form.what: form.pattern for form in FORMS}
 _SHORTEST = 12
 """Characters of a variable's value that is looked for: shorter ones stand in ordinary text."""
 

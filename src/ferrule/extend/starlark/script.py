@@ -51,7 +51,9 @@ class ScriptFailed(ToolFailed):
     """
 
     def __init__(self, reason: str, message: str, error_type: ErrorType | None = None) -> None:
-        super().__init__(error_type or _TYPES.get(reason, ErrorType.INTERNAL_ERROR), message)
+        # What a tool that it asked for failed of was retried there: only its own time is a class of its own.
+        kind = "timeout" if reason == "timeout" else ""
+        super().__init__(error_type or _TYPES.get(reason, ErrorType.INTERNAL_ERROR), message, kind=kind)
         self.reason = reason
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -61,6 +61,8 @@ def _letter(index: int) -> str:
 class TerminalApprover:
     """`guard.approval.Approver` for a person at a terminal."""
 
+    asks_about_unknown = True
+
     def __init__(self, terminal: Terminal, read: Read, *, user: str) -> None:
         self._terminal = terminal
         self._read = read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,27 +26,36 @@ from ferrule.guard.workspace import Workspace
 from ferrule.models.registry import resolve
 from ferrule.models.wire import ModelOptions, Wire
 from ferrule.store import paths
-from ferrule.store.artifact_files import FileArtifacts
 from ferrule.store.artifacts import Artifacts
 from ferrule.store.journal import SqliteJournal
+from ferrule.store.places import artifacts_at, journal_at
 from ferrule.store.settings import PROJECT_FILE, ForModel, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
+from ferrule.tools.reliability import policies
+from ferrule.tools.toolset import governed
 
+from .a2a_peers import peers_of
 from .approve import TerminalApprover
+from .hosted_tools import approval_tools, hosted_tools
+from .http_tools import http_tools_of
 from .mcp_servers import servers_of
 from .options import SETTING_OPTIONS
 from .sandbox_report import policy_of
 from .shipped import shipped
 from .terminal import Terminal
 from .texts import read_texts
+from .tool_loading import FINDERS, loaded, named_for_loading, search_of
 from .typing_in import read_line
 
 if TYPE_CHECKING:
+    from ferrule.connect.a2a import Peers
     from ferrule.connect.mcp import Servers
     from ferrule.engine.registration import RegistrationLimits
     from ferrule.extend.extensions import Extensions
+    from ferrule.store.postgres_journal import PostgresJournal
+    from ferrule.store.signing import Signer
 
 _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 """What of the person's settings folder makes us look closer."""
@@ -67,6 +77,8 @@ class Assembly:
     terminal: Terminal
     extensions: Extensions | None = None
     servers: Servers | None = None
+    peers: Peers | None = None
+    signer: Signer | None = None
 
     def open(self, session: str | None) -> Session:
         """A new session, or the one with this id (or beginning of it)."""
@@ -77,17 +89,18 @@ class Assembly:
 
         Raises ConfigError, ProviderError; then nothing has changed.
         """
+        mine = self.settings.for_model(name)
+        options = _model_options(self.settings, name, mine)
         wire = wire_of(self.settings, name)
         try:
             await wire.capabilities()
         except FerruleError:
             await wire.close()
             raise
-        mine = self.settings.for_model(name)
         try:
             await self.agent.disconnect()
         finally:
-            self.agent.change_model(wire, options=_model_options(mine), way=_way(mine))
+            self.agent.change_model(wire, options=options, way=_way(mine))
             session.driver.reopen()
             session.limits, session.model = mine.limits, name
 
@@ -97,15 +110,24 @@ class Assembly:
             await session.close()
         try:
             await self.agent.close()
+            self._sign(session)
         except FerruleError as error:
             if strict:
                 raise
             self.terminal.talk(f"! {error.detail}", style="yellow")
         finally:
-            for brought in (self.extensions, self.servers):
+            for brought in (self.extensions, self.servers, self.peers):
                 if brought is not None:
                     await brought.close()
             self.agent.journal.close()
+
+    def _sign(self, session: Session | None) -> None:
+        if self.signer is None or session is None or not session.driver.log.begun:
+            return
+        from ferrule.store.checkpoints import place_of, sign_heads
+
+        journal, now = self.agent.journal, int(time.time() * 1000)
+        sign_heads(journal, place_of(journal), self.signer, [session.id], now=now)
 
 
 def call_of(session: Session, call_id: str) -> Call | None:
@@ -120,6 +142,7 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
     Raises ConfigError naming the setting and where it stands.
     """
     settings = load_settings(workspace=options.get("workspace"), flags=_flags(options))
+    signer = _signer(settings)
     terminal = Terminal(quiet=bool(options.get("quiet")))
     for notice in settings.notices:
         terminal.say(f"! {notice}", style="yellow")
@@ -130,10 +153,15 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
     confine = policy_of(settings, workspace.root, workspace.names)
     extensions = _extensions(settings, confine)
     texts = read_texts(settings, gate, names)
-    tools = (*(shipped() if extensions is None else extensions.tools), *texts.tools, *ARTIFACT_TOOLS)
+    own = shipped() if extensions is None else extensions.tools
+    tools = (*own, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings))
+    http = http_tools_of(settings)
+    tools = tools if http is None else (*tools, *http.tools)
     servers = servers_of(settings, confine, [tool.full_name for tool in tools])
-    catalog, unknown = _catalog(settings, mine, tools if servers is None else (*tools, *servers.tools))
-    brought = [one.notices for one in (extensions, texts, servers) if one is not None]
+    tools = tools if servers is None else (*tools, *servers.tools)
+    peers = peers_of(settings, [tool.full_name for tool in tools])
+    catalog, unknown = _catalog(settings, mine, tools if peers is None else (*tools, *peers.tools))
+    brought = [one.notices for one in (extensions, texts, http, servers, peers) if one is not None]
     for problem in (*gate.grants.problems, *chain.from_iterable(brought), *unknown):
         terminal.say(f"! {problem}", style="yellow")
     agent = Agent(
@@ -144,21 +172,33 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         limits=mine.limits,
         gate=gate,
         approver=_approver(options, terminal),
-        journal=SqliteJournal(settings.journal, durability=settings["journal.durability"]),
+        journal=journal_at(settings.journal, durability=settings["journal.durability"]),
         hooks=() if extensions is None else extensions.hooks,
         agents=extensions.agents or None if extensions is not None else None,
         registration=_registration(settings, extensions),
         way=_way(mine),
         fallback=settings["tools.fallback"],
         results=mine.results,
-        options=_model_options(mine),
+        options=_model_options(settings, settings.model, mine),
         user=person(),
         resources=[_commands(settings, mine, confine)],
         interruptible=interruptible,
         connect=lambda name: wire_of(settings, name),
         artifacts=_artifacts(settings, catalog),
+        join=settings["tools.join"],
+        require_successful_tools=settings["tools.required"],
+        tool_search=search_of(settings, catalog),
     )
-    return Assembly(agent, settings, terminal, extensions, servers)
+    return Assembly(agent, settings, terminal, extensions, servers, peers, signer)
+
+
+def _signer(settings: Settings) -> Signer | None:
+    """The person's key, if sessions are to be signed. Raises ConfigError where it is missing: then nothing runs unsigned."""
+    if not settings["audit.sign"]:
+        return None
+    from ferrule.store.signing import Signer, key_path
+
+    return Signer.load(key_path())
 
 
 def person() -> str:
@@ -169,9 +209,17 @@ def person() -> str:
         return f"uid {os.getuid()}"
 
 
-def journal() -> SqliteJournal:
+def journal() -> SqliteJournal | PostgresJournal:
     """The journal that the settings name, for commands that only read it."""
-    return SqliteJournal(load_settings().journal)
+    return journal_at(load_settings().journal)
+
+
+def journal_file() -> SqliteJournal:
+    """The journal that the settings name, for commands that work on the file itself. Raises ConfigError if it is none."""
+    store = journal()
+    if not isinstance(store, SqliteJournal):
+        raise ConfigError(f"`{store.where}` is no file: this works on a journal that is one")
+    return store
 
 
 def model_of(session: str) -> str:
@@ -220,7 +268,8 @@ def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPol
 
 def _artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
     """Where large results go. Without the tools to read them, only what exceeds the output limit is kept, for the person."""
-    store = FileArtifacts(max_bytes=settings["artifacts.max_bytes"], days=settings["artifacts.days"])
+    where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
+    store = artifacts_at(where, max_bytes=most, days=days)
     readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
     return Artifacts(store, settings["artifacts.threshold"] if readable else None)
 
@@ -251,9 +300,11 @@ def _registration(settings: Settings, extensions: Extensions | None) -> Registra
 
 def _catalog(settings: Settings, mine: ForModel, tools: Iterable[Tool]) -> tuple[Catalog, list[str]]:
     """The tools of this run, and a sentence for each name in the settings that names none."""
-    everything = Catalog(tools)
+    chosen = policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
+    everything = Catalog(loaded(settings, governed(tools, chosen)))
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
-    unknown = [_no_tool(everything, name) for name in (*(allowed or ()), *denied) if name not in everything]
+    named = (*(allowed or ()), *denied, *chosen.tools, *named_for_loading(settings))
+    unknown = [_no_tool(everything, name) for name in named if name not in everything and name not in FINDERS]
     if not mine.tools_enabled or mine.tool_mode == "none":
         return Catalog(), unknown
     kept = [
@@ -286,6 +337,8 @@ def wire_of(settings: Settings, name: str) -> Wire:
         options["base_url"] = provider.base_url
     if provider.api_key_env:
         options["api_key"] = _key(provider.api_key_env)
+    if provider.force_native_tool_search:
+        options["force_native_tool_search"] = True
     if provider.ca_bundle:
         from ferrule.models.transport import Transport
 
@@ -304,6 +357,7 @@ def _way(mine: ForModel) -> str:
     return "auto" if mine.tool_mode == "none" else mine.tool_mode
 
 
-def _model_options(mine: ForModel) -> ModelOptions:
+def _model_options(settings: Settings, name: str, mine: ForModel) -> ModelOptions:
     options = ModelOptions(mine.temperature, mine.max_output_tokens, mine.num_ctx, mine.thinking, mine.seed)
+    options = replace(options, provider_tools=hosted_tools(settings, name, mine))
     return options if mine.timeout is None else replace(options, timeout=mine.timeout)

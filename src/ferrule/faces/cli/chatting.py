@@ -19,7 +19,7 @@ from ferrule.store import paths
 
 from .approve import TerminalApprover
 from .assemble import assemble, call_of, model_of, person
-from .running import stopping
+from .running import stopping, unmet
 from .show import Show
 from .slash import COMMANDS, Chat, nearest
 from .told import told
@@ -140,7 +140,7 @@ def recalled(chat: Chat) -> Iterator[str]:
 async def _one(chat: Chat, line: str) -> bool:
     """One line of the person; False to leave."""
     if not line.startswith("/"):
-        await _interruptible(chat, chat.session.run(line), turn=True)
+        await _interruptible(chat, _turn(chat, line), turn=True)
         return True
     name, _, rest = line[1:].partition(" ")
     if name in ("exit", "quit"):
@@ -151,6 +151,12 @@ async def _one(chat: Chat, line: str) -> bool:
     else:
         await _interruptible(chat, command.carry_out(chat, rest.strip()))
     return True
+
+
+async def _turn(chat: Chat, line: str) -> None:
+    result = await chat.session.run(line)
+    if result.missing:
+        chat.assembly.terminal.say(f"! not done: {unmet(result.missing)} never succeeded", style="yellow")
 
 
 async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False) -> None:

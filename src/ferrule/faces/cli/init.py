@@ -69,7 +69,7 @@ def template(*, project: bool) -> str:
         if setting.choices:
             possible = [choice for choice in setting.choices if not (project and choice in setting.refused)]
             lines.append(f"#   one of: {', '.join(possible)}")
-        empty = "{}" if setting.kind in ("actions", "models", "providers") else ""
+        empty = "{}" if setting.kind in ("actions", "models", "providers", "policy", "policies") else ""
         lines.append(f"#{setting.key}: {empty or _yaml(setting.default)}")
     return "\n".join(lines) + "\n"
 

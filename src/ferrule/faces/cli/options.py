@@ -51,6 +51,13 @@ _SETTINGS = (
         "--deny-tool", "tools__denied", multiple=True, metavar="TOOL", help="A tool that is left out. Repeatable."
     ),
     click.option(
+        "--require-tool", "tools__required", multiple=True, metavar="TOOL",
+        help="A tool that must have succeeded, or 'one|other'. Repeatable.",
+    ),
+    click.option(
+        "--join", "tools__join", metavar="HOW", help="Calls side by side: all, first_success or how many must succeed."
+    ),
+    click.option(
         "--safe-mode/--no-safe-mode", "commands__safe_mode", default=None, help="Run only a short list of programs."
     ),
     click.option(
@@ -58,6 +65,11 @@ _SETTINGS = (
     ),
     click.option("--max-seconds", "limits__max_seconds", metavar="TIME", help="Time of a run, as in 90s or 5m."),
     click.option("--max-tokens", "limits__max_tokens", type=click.IntRange(1), help="Tokens of a run."),
+    click.option(
+        "--max-cost", "limits__max_cost", type=click.FloatRange(0, min_open=True), metavar="DOLLARS",
+        help="What a run may cost.",
+    ),
+    click.option("--max-calls", "limits__max_calls", type=click.IntRange(1), help="Tool calls of a run in all."),
     click.option(
         "--on-limit", "limits__on_limit", type=click.Choice(["error", "answer"]),
         help="At the round limit: an error, or one last answer without tools.",

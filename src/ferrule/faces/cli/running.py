@@ -12,6 +12,7 @@ from typing import Any
 from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, encode
+from ferrule.engine.budgets import dollars
 from ferrule.engine.live import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 
@@ -26,6 +27,8 @@ OUTCOMES = {
     ErrorType.CANCELLED: 130,
 }
 """Exit codes of a single call that failed; 1 for all other failures."""
+NOT_DONE = 3
+"""The exit code of a run that ended without what it was to do."""
 
 
 async def one_shot(
@@ -101,6 +104,9 @@ async def _work(
         assembly.terminal.answer(as_json(summary(session, results[-1] if results else None, error)))
     if error is not None:
         return _failed(session, assembly, error)
+    if results and results[-1].missing:
+        assembly.terminal.say(f"! not done: {unmet(results[-1].missing)} never succeeded", style="yellow")
+        return NOT_DONE
     return exit_code(session.driver.machine.results())
 
 
@@ -155,6 +161,7 @@ def summary(session: Session, result: RunResult | None, error: FerruleError | No
         "session": session.id,
         "stop": result.stop if result else (error.code if error else "failed"),
         "text": result.text if result else "",
+        "missing": result.missing if result else (),
         "error": None if error is None else {"code": error.code, "detail": error.detail, "hint": error.hint},
         "rounds": machine.round,
         "usage": {
@@ -162,8 +169,14 @@ def summary(session: Session, result: RunResult | None, error: FerruleError | No
             "output": machine.usage.output,
             "cached": machine.usage.cached,
         },
+        "cost": None if machine.limits.max_cost is None else dollars(machine.usage),
         "results": [{"call_id": r.call_id, "tool": r.tool, **r.envelope()} for r in machine.results()],
     }
+
+
+def unmet(missing: tuple[tuple[str, ...], ...]) -> str:
+    """Tools that had to succeed, in words."""
+    return ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in missing)
 
 
 def exit_code(results: list[Result]) -> int:

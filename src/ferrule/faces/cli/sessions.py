@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .audit import verify
 from .options import common, yes_to
+from .recordings import bundle, import_sessions, replay
+from .rewinding import fork, rewind
+
+if TYPE_CHECKING:
+    from ferrule.core.events import Record
 
 
 @click.group()
 def sessions() -> None:
-    """List, show, resume, export, verify and salvage sessions."""
+    """List, show, resume, fork, rewind, replay, export, verify, archive and salvage sessions."""
+
+
+# `verify` is that of `ferrule audit`: one command under two names.
+for _command in (replay, bundle, import_sessions, fork, rewind, verify):
+    sessions.add_command(_command)
 
 
 @sessions.command("list")
@@ -30,7 +42,8 @@ def list_sessions(number: int, as_json: bool) -> None:
     from .terminal import visible
 
     with journal() as store:
-        rows = store.sessions(limit=number)
+        # What was archived is told by a session of its own (`store.archive`), which is none of the person's.
+        rows = [row for row in store.sessions() if not row.session.startswith("archived-")][:number]
     if as_json:
         click.echo(encoded([asdict(row) for row in rows], indent=2))
         return
@@ -69,7 +82,8 @@ def show(session: str) -> None:
     type=click.Path(dir_okay=False, writable=True),
     help="File to write (default: standard output).",
 )
-def export(session: str, kind: str, output: str | None) -> None:
+@click.option("--redact", is_flag=True, help="Without secrets; as JSON lines it cannot be imported then.")
+def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
     from ferrule.store.export import markdown, screenplay
     from ferrule.store.jsonl import jsonl
@@ -78,7 +92,8 @@ def export(session: str, kind: str, output: str | None) -> None:
 
     writer = {"jsonl": jsonl, "markdown": markdown, "spmd": screenplay}[kind]
     with journal() as store:
-        parts = writer(store.records(store.find(session).session))
+        records = store.records(store.find(session).session)
+        parts = writer(_redacted(records) if redact else records)
         if output is None:
             for part in parts:
                 click.echo(part, nl=False)
@@ -88,16 +103,16 @@ def export(session: str, kind: str, output: str | None) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-@sessions.command()
-@click.argument("session")
-def verify(session: str) -> None:
-    """Check the chain of hashes of a session; names the first event that does not hold."""
-    from .assemble import journal
+def _redacted(records: Iterator[Record]) -> Iterator[Record]:
+    import os
 
-    with journal() as store:
-        info = store.find(session)
-        store.verify(info.session)
-    click.echo(f"{info.session}: {info.events} events verify")
+    from ferrule.guard.redaction import Redactor
+    from ferrule.store.redacted import redacted
+    from ferrule.store.settings import load_settings
+
+    settings = load_settings()
+    redactor = Redactor.of_process(os.environ, settings["redaction.keys"], settings["redaction.patterns"])
+    return redacted(records, redactor)
 
 
 @sessions.command()
@@ -108,7 +123,8 @@ def verify(session: str) -> None:
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """Finish what a session left open (a crash, a limit), then go on with PROMPT if there is one.
 
-    No finished call runs again; a call that was running when the process died is reported as unknown.
+    No finished call runs again. What became of a call that was running when the process died is found out by its tool's
+    probe, else asked of you, else reported to the model as unknown.
     """
     import asyncio
 
@@ -118,18 +134,40 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
 
 
 @sessions.command()
+@click.argument("session", nargs=-1)
+@click.option(
+    "--older-than", metavar="TIME", help="All closed sessions that were not used for so long, as in 30d."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The archive (default: a new file beside the journal).",
+)
+@click.option("--dry-run", is_flag=True, help="Only say which sessions it would be.")
+def archive(session: tuple[str, ...], older_than: str | None, output: str | None, dry_run: bool) -> int:
+    """Move sessions into a packed file that still verifies and can be imported again.
+
+    They leave the journal only after the file was written and checked; that they did is recorded there.
+    """
+    from .archiving import move
+
+    return move(session, older_than, output, dry_run)
+
+
+@sessions.command()
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def salvage(yes: bool) -> int:
     """Copy what verifies out of a damaged journal; the damaged file is kept beside the new one."""
     from ferrule.store.salvage import salvage as rescue
 
-    from .assemble import journal
+    from .assemble import journal_file
 
-    path = journal().path
+    path = journal_file().path
     if path is None or not path.exists():
         click.echo(f"there is no journal at {path}", err=True)
         return 1
-    if not yes and not sys.stdin.isatty():
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         click.echo("nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True)
         return 7
     if not yes and not click.confirm(f"salvage {path}?", err=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .http_tools import import_
 from .options import common, yes_to
 from .promote import promote
 from .tool_files import check, new, test
@@ -23,7 +24,7 @@ def tools() -> None:
     """List the tools of this folder, show one, call one through the gate; check, test and write tool files."""
 
 
-for _command in (check, test, new, promote):
+for _command in (check, test, new, promote, import_):
     tools.add_command(_command)
 
 

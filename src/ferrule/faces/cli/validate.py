@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from ferrule.extend.checking import Problem
 
 
 @click.command()
@@ -29,4 +34,24 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
 
     names = [tool.full_name for tool in shipped()]
     checked = asyncio.run(check_workspace(folder, shipped=names))
+    checked.problems += _http(folder)
+    checked.problems.sort(key=lambda one: (one.file, one.line, one.column))
     return report(checked.files, checked.problems, as_json=as_json, strict=strict)
+
+
+def _http(folder: str) -> list[Problem]:
+    """What is wrong with the manifests of HTTP tools, which `extend` does not know."""
+    from ferrule.connect.http import check_files
+    from ferrule.core.errors import ConfigError
+    from ferrule.extend.checking import problems_of
+    from ferrule.store.settings import load_settings
+    from ferrule.store.trust import Trust
+
+    seen = Trust().look(folder)
+    if not any("/http/" in name for name in seen.files):
+        return []
+    try:
+        hosts = load_settings(workspace=folder)["tools.http_hosts"]
+    except ConfigError:
+        hosts = ()  # Settings that cannot be read are reported as what they are.
+    return [one for name, error in check_files(seen, hosts) for one in problems_of(error, name)]

@@ -33,7 +33,7 @@ from .policy import CommandOptions, CommandPolicy, beyond_prefixes
 from .record import Showing, blocked, news_of
 from .repositories import repository_hints
 from .request import Request, parse, starting_folder
-from .starting import environment_of, program_of, sandbox_of
+from .starting import environment_of, program_of, record_confined, sandbox_of
 from .verdict import judge
 
 _MOST_CHANGES = 3
@@ -186,6 +186,7 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
     program = program_of(planned, environment.values, workspace, policy)
     commands = Commands.of(context)
     sandbox = await sandbox_of(context, commands)
+    record_confined(context, sandbox, printable(program))
     taken = arrange(planned, sandbox, commands.folder) if copy else None
     command_id, handle_id = fresh_ids()
     seconds = request.timeout_ms / 1000

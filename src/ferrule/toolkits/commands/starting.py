@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.events import CallConfined
 from ferrule.guard.environment import ChildEnvironment, child_environment
-from ferrule.guard.sandbox.policy import Policy
+from ferrule.guard.sandbox.policy import Aspect, Holds, Policy
 from ferrule.guard.sandbox.sandbox import Sandbox
 from ferrule.guard.workspace import Workspace
 from ferrule.toolkits.process import find_program
@@ -29,6 +30,14 @@ async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
     workspace = context.resource(Workspace)
     held = policy.confine or Policy(workspace.root, names=workspace.names)
     return await commands.confined.sandbox(held, policy.on_gap, context)
+
+
+def record_confined(context: Context, sandbox: Sandbox, program: str) -> None:
+    """Say in the journal what holds the program that this call is about to start. Raises JournalError: then it must not."""
+    applied = sandbox.applied()
+    held = tuple(str(aspect) for aspect in Aspect if applied.holds.get(aspect) is Holds.YES)
+    rest = tuple(str(aspect) for aspect in Aspect if str(aspect) not in held)
+    context.record(CallConfined(context.call_id, applied.rung, held, rest, program))
 
 
 def environment_of(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
 from ferrule.tools.definition import Tool
 
@@ -12,51 +11,50 @@ DEEPEST = 4
 """Levels of a schema that are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter, also of an object within: `values` are the texts it may have, if they are counted up."""
+class Document(NamedTuple):
+    """A tool as its searchers see it.
+
+    `parameters` are names and descriptions, also those of objects within; `values` the texts that a parameter may have, where
+    they are counted up.
+    """
 
     name: str
     description: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
     values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A tool as its searchers see it. `labels` are further words it is found by."""
-
-    name: str
-    description: str = ""
-    parameters: tuple[Parameter, ...] = ()
-    labels: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Name, description, and `parameter: description` for each: the corpus of systems.md §2.1."""
-        rows = (f"{one.name}: {one.description}" for one in self.parameters)
-        return " ".join((self.name, self.description, *rows, *self.labels))
+        return " ".join((self.name, self.description, *map(": ".join, self.parameters)))
 
 
 def document_of(tool: Tool) -> Document:
     """The document of a tool. A namespace is part of its name."""
-    return Document(tool.full_name, tool.description, tuple(_parameters(tool.arguments.schema)))
+    parameters: list[tuple[str, str]] = []
+    values: list[str] = []
+    _read(tool.arguments.schema, parameters, values, DEEPEST)
+    return Document(tool.full_name, tool.description, tuple(parameters), tuple(values))
 
 
-def _parameters(schema: Mapping[str, Any], depth: int = 0) -> Iterator[Parameter]:
-    if depth >= DEEPEST:
+def _read(
+    schema: Mapping[str, Any], parameters: list[tuple[str, str]], values: list[str], levels: int
+) -> None:
+    properties = schema.get("properties")
+    if not levels or not isinstance(properties, dict):
         return
-    for name, found in _object(schema.get("properties")).items():
+    for name, found in cast("dict[str, Any]", properties).items():
         inner = _object(found)
+        parameters.append((name, str(inner.get("description") or "")))
         element = _object(inner.get("items"))
-        about = str(inner.get("description") or "")
-        yield Parameter(name, about, (*_values(inner), *_values(element)))
-        yield from _parameters(inner, depth + 1)
-        yield from _parameters(element, depth + 1)
+        for one in (inner, element):
+            if one:
+                counted = one.get("enum")
+                if isinstance(counted, list):
+                    values += map(str, cast("list[Any]", counted))
+        for one in (inner, element):
+            if one:
+                _read(one, parameters, values, levels - 1)
 
 
 def _object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _values(schema: Mapping[str, Any]) -> list[str]:
-    values = schema.get("enum")
-    return [str(value) for value in cast("list[Any]", values)] if isinstance(values, list) else []

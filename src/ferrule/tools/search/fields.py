@@ -32,7 +32,7 @@ class Fields:
     def of(document: Document) -> Fields:
         name = document.name.lower()
         parts = tuple(part for part in _PARTS.split(name) if part)
-        rows = " ".join(f"{one.name}: {one.description}" for one in document.parameters)
+        rows = " ".join(map(": ".join, document.parameters))
         return Fields(name, parts, document.description.lower(), rows.lower())
 
     def score(self, query: Sequence[str]) -> float:

@@ -12,9 +12,10 @@ Whoever asks gives the tools that may be found, so no strategy can show what a r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import RLock
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
@@ -23,7 +24,7 @@ from ferrule.tools.patterns import compile_regex
 from ferrule.tools.words import first_sentence, tokens
 
 from .bm25 import Bm25, best
-from .document import document_of
+from .document import Document, document_of
 from .fields import Fields, fused
 from .ranking import Ranking
 
@@ -52,12 +53,54 @@ class Hit:
 
 
 class Index:
-    """Made of the tools that may be found. What a strategy needs is built when it is first used."""
+    """Made of the tools that may be found. What a strategy needs is built when it is first used.
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self.tools = tuple(sorted(tools, key=lambda tool: tool.full_name))
-        self._names = [tool.full_name for tool in self.tools]
-        self._documents = [document_of(tool) for tool in self.tools]
+    Threads may share one. Tools that join cost what they are, not what is there already.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._lock = RLock()
+        self._places: dict[str, int] = {}
+        self._names: list[str] = []
+        self._arrived: list[Tool] = []
+        self._documents: list[Document] = []
+        self._sorted: tuple[Tool, ...] | None = None
+        self.add(*tools)
+
+    def add(self, *tools: Tool) -> None:
+        """Tools that may be found from now on. One whose name is there already is passed over."""
+        with self._lock:
+            new = {tool.full_name: tool for tool in tools if tool.full_name not in self._places}
+            documents = [document_of(tool) for tool in new.values()]
+            # Before anything counts them: a lazily built part takes all documents there are.
+            for name, grow in _GROWING.items():
+                if name in self.__dict__:
+                    grow(self.__dict__[name], documents)
+            self._places.update(zip(new, range(len(self._names), len(self._names) + len(new)), strict=True))
+            self._names += new
+            self._arrived += new.values()
+            self._documents += documents
+            self._sorted = None
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that may be found, by name."""
+        with self._lock:
+            if self._sorted is None:
+                self._sorted = tuple(sorted(self._arrived, key=lambda tool: tool.full_name))
+            return self._sorted
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def prepare(self, strategy: str = "default") -> None:
+        """Build now what the first search with this strategy would build."""
+        with self._lock:
+            for part in _PARTS.get(strategy, ()):
+                getattr(self, part)
 
     def search(self, query: str, strategy: str | Strategy = "default", most: int = MOST) -> list[Hit]:
         """The tools that fit, best first, at most `most`. Raises ConfigError for a strategy there is not, ValueError for
@@ -68,8 +111,9 @@ class Index:
             raise ConfigError(
                 f"there is no search strategy `{strategy}`", hint=f"use {', '.join(STRATEGIES)}"
             )
-        scores = getattr(self, f"_{strategy}")(query)
-        return [self._hit(number, score) for number, score in best(scores, self._names, most)]
+        with self._lock:
+            scores = getattr(self, f"_{strategy}")(query)
+            return [self._hit(number, score) for number, score in best(scores, self._names, most)]
 
     def _hit(self, number: int, score: float) -> Hit:
         snippet = first_sentence(self._documents[number].description)
@@ -120,9 +164,23 @@ class Index:
         return found
 
     def _by_function(self, query: str, strategy: Strategy, most: int) -> list[Hit]:
-        places = {name: number for number, name in enumerate(self._names)}
-        wanted = [name for name in names_in(strategy(query, self.tools)) if name in places]
-        return [self._hit(places[name], 0.0) for name in dict.fromkeys(wanted)][:most]
+        wanted = [name for name in names_in(strategy(query, self.tools)) if name in self._places]
+        return [self._hit(self._places[name], 0.0) for name in dict.fromkeys(wanted)][:most]
+
+
+_PARTS = {
+    "default": ("_ranking",),
+    "bm25": ("_words",),
+    "hybrid": ("_words", "_fields"),
+    "regex": ("_texts",),
+}
+_GROWING: Mapping[str, Callable[[Any, list[Document]], None]] = {
+    "_ranking": lambda ranking, new: ranking.add(new),
+    "_words": lambda words, new: words.add(tokens(one.text()) for one in new),
+    "_texts": lambda texts, new: texts.extend(one.text() for one in new),
+    "_fields": lambda fields, new: fields.extend(map(Fields.of, new)),
+}
+"""What is built when it is first used, and how it grows once it is there."""
 
 
 def names_in(answer: object) -> list[str]:

@@ -12,7 +12,7 @@ get fetch retrieve obtain load read pull lookup
 find search look locate discover query seek
 list show display enumerate view browse print
 create add new make insert generate build register
-delete remove erase drop clear cancel destroy trash
+delete remove erase drop clear cancel destroy trash forget
 update edit change modify set adjust alter patch rename
 send email mail message notify dispatch post
 calculate compute determine estimate evaluate solve work
@@ -28,9 +28,9 @@ hotel accommodation lodging room
 restaurant dining eat food cuisine meal
 movie film cinema
 music song track album playlist play
-photo picture image
+photo picture image screenshot
 file document
-folder directory path
+folder directory dir path
 run execute launch start invoke
 stop end kill terminate halt abort
 code source program script
@@ -52,7 +52,7 @@ news article headline
 todo task reminder
 upload attach
 download export save
-copy duplicate clone
+copy duplicate clone fork
 move transfer
 compare difference diff
 count number quantity many
@@ -74,6 +74,13 @@ repository repo git
 log logs history trace
 install setup deploy release publish
 test check verify validate
+write save store append
+remember memory store
+size big large
+undo revert reset restore rollback
+switch checkout
+navigate go visit open browse
+type enter input fill
 """
 
 

@@ -15,7 +15,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "cache": ("get", "set", "has", "delete", "clear"),
     "ctx": ("get", "set", "has", "delete", "clear", "snapshot"),
     "metrics": ("incr", "get", "reset", "snapshot"),
-    "parallel": ("launch", "wait_all", "wait_any", "race"),
+    "parallel": ("launch", "wait_all", "wait_any", "race", "join"),
     "meta": (
         "tool_register", "hook_register", "agent_register", "register_tool", "register_hook", "register_agent",
         "call_tool", "list_tools",

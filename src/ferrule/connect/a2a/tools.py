@@ -1,0 +1,85 @@
+"""From what a peer is good at to tools of a run: `peer__skill`, judged by the gate like all others.
+
+A skill does something elsewhere, as far as anybody can tell: `external`. What its tools risk is the person's word (`trust`), never the
+peer's: a card says nothing that counts. So nothing is sent twice by itself, unless it surely did not arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ferrule.tools.define import SchemaArguments
+from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
+from ferrule.tools.reliability import Reliability
+
+from .cards import Skill
+from .http import CARD_SECONDS
+from .messages import MAX_MESSAGE
+from .peer import Live
+from .spec import A2aPeer, Trust
+
+CONTEXT = "ferrule context"
+"""The parameter that handlers get the context under: no argument is called that."""
+_GRACE = 10.0
+"""Seconds that the shell gives beyond the handler's own bound, which says more."""
+_RISKS: dict[Trust, Risk] = {"low": Risk.HIGH, "medium": Risk.MEDIUM, "high": Risk.LOW}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "message": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_MESSAGE,
+            "description": "What the agent should do, in full: it knows nothing of this conversation.",
+        },
+        "data": {"type": "object", "description": "Values that go along with the message, as JSON."},
+        "task_id": {
+            "type": "string",
+            "description": "Only to go on with a task that waits for an answer: the `task_id` of its result.",
+        },
+    },
+    "required": ["message"],
+    "additionalProperties": False,
+}
+
+
+def full_name(peer: str, skill: Skill) -> str:
+    """What a skill is called in rules, journals and the catalog."""
+    return f"{peer}__{skill.tool_name}"
+
+
+def chosen(peer: A2aPeer, skill: str) -> bool:
+    """Whether the person wants a skill of a peer, by the peer's own id for it."""
+    return (peer.only is None or skill in peer.only) and skill not in peer.without
+
+
+def make_tools(live: Live, skills: tuple[Skill, ...]) -> tuple[Tool, ...]:
+    """The tools of a peer that are offered, sorted by name."""
+    made = [_tool(live, one) for one in skills if chosen(live.peer, one.id)]
+    return tuple(sorted(made, key=lambda tool: tool.name))
+
+
+def _tool(live: Live, skill: Skill) -> Tool:
+    peer, name = live.peer, full_name(live.peer.name, skill)
+    policy = peer.policies.of(skill.id).over(Reliability(timeout=peer.timeout))
+    seconds = policy.timeout or peer.timeout
+
+    async def call(**values: Any) -> Any:
+        context = values.pop(CONTEXT)
+        return await live.call(name, skill, values, context, seconds)
+
+    return Tool(
+        name=name,
+        description=f"The A2A agent `{peer.name}` says: {skill.description}",
+        arguments=SchemaArguments(name, SCHEMA),
+        handler=call,
+        side_effect=SideEffect.EXTERNAL,
+        risk=_RISKS[peer.trust],
+        reliability=replace(policy, timeout=seconds + CARD_SECONDS + _GRACE),
+        is_async=True,
+        context_parameter=CONTEXT,
+        loading=Loading.DEFERRED if peer.deferred else Loading.ALWAYS,
+        source=f"a2a {peer.name}",
+        annotations={"a2a": {"peer": peer.name, "skill": skill.id, "hash": skill.hash}},
+    )

@@ -1,0 +1,140 @@
+"""Names of OpenTelemetry for generative AI: one table, so that a new version of the conventions is one change here.
+
+Source: the GenAI semantic conventions (https://github.com/open-telemetry/semantic-conventions-genai), all still in development. They ask
+instrumentations to emit what they always did until a person opts in to the newest names, with
+`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`. `LATEST` is what only they know; the rest is common to both. Content of
+messages and calls is among it, and needs a second yes: `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
+OPT_IN_VALUE = "gen_ai_latest_experimental"
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CAPTURE_ON_SPANS = frozenset({"true", "1", "span_only", "span_and_event"})
+"""Values that ask for content on spans. Any other, also one that we do not know, does not."""
+
+
+class Attribute(StrEnum):
+    """Attributes of spans and metrics."""
+
+    OPERATION = "gen_ai.operation.name"
+    PROVIDER = "gen_ai.provider.name"
+    MODEL = "gen_ai.request.model"
+    CONVERSATION = "gen_ai.conversation.id"
+    AGENT_NAME = "gen_ai.agent.name"
+    ERROR = "error.type"
+    FINISH_REASONS = "gen_ai.response.finish_reasons"
+    INPUT_TOKENS = "gen_ai.usage.input_tokens"
+    OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+    CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
+    CACHE_CREATION = "gen_ai.usage.cache_creation.input_tokens"
+    REASONING = "gen_ai.usage.reasoning.output_tokens"
+    STREAM = "gen_ai.request.stream"
+    FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+    TOOL_NAME = "gen_ai.tool.name"
+    TOOL_CALL_ID = "gen_ai.tool.call.id"
+    TOOL_TYPE = "gen_ai.tool.type"
+    TOKEN_TYPE = "gen_ai.token.type"
+    SYSTEM = "gen_ai.system_instructions"
+    INPUT_MESSAGES = "gen_ai.input.messages"
+    OUTPUT_MESSAGES = "gen_ai.output.messages"
+    TOOL_DEFINITIONS = "gen_ai.tool.definitions"
+    TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+    TOOL_RESULT = "gen_ai.tool.call.result"
+
+
+class Operation(StrEnum):
+    """Values of `Attribute.OPERATION`; names of spans begin with them."""
+
+    AGENT = "invoke_agent"
+    CHAT = "chat"
+    TOOL = "execute_tool"
+
+
+class Metric(StrEnum):
+    """Histograms."""
+
+    TOKENS = "gen_ai.client.token.usage"
+    DURATION = "gen_ai.client.operation.duration"
+    AGENT_DURATION = "gen_ai.invoke_agent.duration"
+    TOOL_DURATION = "gen_ai.execute_tool.duration"
+
+
+TOOL_EXCEPTION = "gen_ai.execute_tool.exception"
+EXCEPTION_TYPE = "exception.type"
+
+CONTENT = frozenset(
+    {
+        Attribute.SYSTEM,
+        Attribute.INPUT_MESSAGES,
+        Attribute.OUTPUT_MESSAGES,
+        Attribute.TOOL_DEFINITIONS,
+        Attribute.TOOL_ARGUMENTS,
+        Attribute.TOOL_RESULT,
+    }
+)
+"""What people and models said."""
+
+LATEST: frozenset[str] = CONTENT | {
+    Attribute.CACHE_READ,
+    Attribute.CACHE_CREATION,
+    Attribute.REASONING,
+    Attribute.STREAM,
+    Attribute.FIRST_CHUNK,
+    Metric.AGENT_DURATION,
+    Metric.TOOL_DURATION,
+    TOOL_EXCEPTION,
+}
+
+BUCKETS: dict[Metric, tuple[float, ...]] = {
+    Metric.TOKENS: tuple(float(4**power) for power in range(14)),
+    **{
+        metric: tuple(0.01 * 2**power for power in range(14))
+        for metric in (Metric.DURATION, Metric.AGENT_DURATION, Metric.TOOL_DURATION)
+    },
+}
+"""Boundaries that the conventions ask for: tokens, and seconds."""
+
+PROVIDERS = {
+    "any": "",
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertexai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""Our names of providers, where the conventions have another one."""
+
+FINISH = {"end": "stop", "calls": "tool_call", "length": "length", "filter": "content_filter"}
+"""Why an answer ended: our words, and theirs."""
+
+
+def provider_and_model(name: str) -> tuple[str, str]:
+    """`openai:gpt-5` is `("openai", "gpt-5")`; `any:mistral/large` is `("mistral_ai", "large")`."""
+    provider, _, model = name.partition(":")
+    if provider == "any" and "/" in model:
+        provider, _, model = model.partition("/")
+    return PROVIDERS.get(provider) or provider or "unknown", model or name
+
+
+class Choice:
+    """What a person asked for, by the standard variables."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        asked = environment.get(OPT_IN, "")
+        self.latest = OPT_IN_VALUE in {value.strip() for value in asked.split(",")}
+        captured = environment.get(CAPTURE, "").strip().lower() in CAPTURE_ON_SPANS
+        self.content = self.latest and captured
+
+    def emits(self, name: str) -> bool:
+        """Whether a name of the table is emitted."""
+        if name in CONTENT:
+            return self.content
+        return self.latest or name not in LATEST

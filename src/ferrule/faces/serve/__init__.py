@@ -1,0 +1,1 @@
+"""Agents as servers: other programs ask an agent of ours, by protocols that they know."""

@@ -1,0 +1,205 @@
+"""Receipts: of each run, what the model was asked, which calls it made, who approved them, what they changed, what it cost.
+
+A receipt holds digests, never the data: it can be handed to somebody who may not read the session, and compared by somebody
+who may. It is read from the journal, so the same journal gives the same receipts.
+
+    {schema: "ferrule.receipt.v1", receipt_id, session, run, tenant, user, model, started, finished, stop, code,
+     question_sha256, answer_sha256,
+     model_calls: [{event, time, model, way, stop, text_sha256, calls, usage, provider_calls}],
+     tool_calls: [...], approvals: [...], side_effects: [...],
+     cost: {model_calls, tool_calls, input_tokens, output_tokens, cached_tokens, written_tokens, reasoning_tokens, seconds},
+     journal: {first_event, last_event, head}}
+
+`tool_calls` are `call_receipt`s; `approvals` their answers of persons; `side_effects` the calls that announced an effect before
+they started. `head` is the hash of the run's last event: with it the receipt is bound to what was recorded. `receipt_id` is
+made of session, run and that hash. Calls that a person made directly, beside any run, stand in the receipt of the run that
+was under way or came last before them; in a session without one, in a receipt whose `run` is "".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ferrule.core.events import (
+    ModelAnswered,
+    ModelFailed,
+    Record,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    Usage,
+)
+
+from .audit import AuditedCall, Reader, digest_of
+
+SCHEMA = "ferrule.receipt.v1"
+CALL_SCHEMA = "ferrule.call_receipt.v1"
+
+
+def call_receipt(call: AuditedCall) -> dict[str, Any]:
+    """The receipt of one call: digests of what went in and came out, what let it pass, what held it, how it ended."""
+    gate = call.decisions[-1] if call.decisions else None
+    identified = f"{call.session}\n{call.event}\n{call.call_id}"
+    return {
+        "schema": CALL_SCHEMA,
+        "receipt_id": f"call_{digest_of(identified)[:20]}",
+        "call_id": call.call_id,
+        "tool": call.tool,
+        "requested_by": call.by,
+        "requested": call.requested,
+        "started": call.started,
+        "finished": call.finished,
+        "duration_ms": call.duration_ms,
+        "outcome": call.outcome,
+        "arguments_sha256": call.arguments_sha256,
+        "result_sha256": call.result_sha256,
+        "result_bytes": call.size,
+        "settled_by": call.settled_by,
+        "policy": None if gate is None else _policy(call),
+        "approvals": [_approval(call, at) for at in range(len(call.answers))],
+        "hooks": [_without(asdict(word), "arguments", "reason") for word in call.hooks],
+        "sandbox": [_without(asdict(held), "program") for held in call.confined],
+        "agents": list(call.agents),
+        "events": [call.event, call.last_event],
+    }
+
+
+def _policy(call: AuditedCall) -> dict[str, Any]:
+    gate = call.decisions[-1]
+    return {
+        "verdict": gate.verdict, "rule": gate.rule, "layer": gate.layer, "mode": gate.mode,
+        "side_effect": gate.effect, "risk": gate.risk, "digest": gate.digest,
+    }  # fmt: skip
+
+
+def _approval(call: AuditedCall, number: int) -> dict[str, Any]:
+    answer = call.answers[number]
+    return {
+        "call_id": call.call_id, "event": answer.event, "time": answer.time, "scope": answer.scope, "by": answer.by,
+        "grant": answer.grant, "digest": answer.digest, "bound": answer.bound, "of": "tool" if answer.question else "gate",
+    }  # fmt: skip
+
+
+def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in names}
+
+
+@dataclass(slots=True)
+class _Run:
+    first: Record
+    run: str = ""
+    model: str = ""
+    question: str = ""
+    calls: list[AuditedCall] = field(default_factory=list[AuditedCall])
+    answers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    usage: Usage = Usage()
+    last: Record | None = None
+    ended: RunFinished | None = None
+    finished: int | None = None
+
+
+def receipts(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+    """The receipts of a session's runs in their order, each as soon as the next one begins. Takes one session at a time."""
+    reader = Reader()
+    run: _Run | None = None
+    opened = ""
+    for record in records:
+        event = record.event
+        settled = reader.feed(record)
+        if isinstance(event, SessionOpened):
+            opened = event.model
+        if isinstance(event, RunStarted):
+            if run is not None and (run.run or run.calls or settled):
+                run.calls += settled
+                settled = []
+                yield _receipt(run)
+            run = _Run(record, record.run, event.model or opened, event.text)
+        run = run or _Run(record, model=opened)
+        run.calls += settled
+        _take(run, record)
+    if run is not None:
+        run.calls += reader.rest()
+        if run.run or run.calls:
+            yield _receipt(run)
+
+
+def _take(run: _Run, record: Record) -> None:
+    run.last = record
+    match record.event:
+        case ModelAnswered() as event:
+            run.usage += event.usage
+            run.answers.append(
+                {
+                    "event": record.seq, "time": record.time, "model": run.model, "way": event.way, "stop": event.stop,
+                    "text_sha256": digest_of(event.text), "calls": [call.id for call in event.calls],
+                    "usage": asdict(event.usage), "provider_calls": [_hosted(made) for made in event.provider_calls],
+                }
+            )  # fmt: skip
+        case ModelFailed() as event:
+            run.answers.append(
+                {"event": record.seq, "time": record.time, "model": run.model, "failed": event.code}
+            )
+        case RunFinished() as event:
+            run.ended, run.finished = event, record.time
+        case _:
+            pass
+
+
+def _hosted(made: Any) -> dict[str, Any]:
+    """A call that the provider carried out itself: nothing here approved or held it."""
+    return {
+        "provider_tool_id": made.provider_tool_id, "call_id": made.call_id, "name": made.name,
+        "tool_kind": made.tool_kind, "status": made.status, "executor": made.executor,
+        "metadata_sha256": digest_of(made.provider_metadata),
+    }  # fmt: skip
+
+
+def _receipt(run: _Run) -> dict[str, Any]:
+    first, last, ended = run.first, run.last or run.first, run.ended
+    made = [call_receipt(call) for call in run.calls]
+    identified = f"{first.session}\n{run.run}\n{last.hash}"
+    usage = run.usage if ended is None else ended.usage
+    end = run.finished or last.time
+    return {
+        "schema": SCHEMA,
+        "receipt_id": f"run_{digest_of(identified)[:20]}",
+        "session": first.session,
+        "run": run.run,
+        "tenant": first.tenant,
+        "user": first.user,
+        "model": run.model,
+        "started": first.time,
+        "finished": run.finished,
+        "stop": "open" if ended is None else ended.stop,
+        "code": "" if ended is None else ended.code,
+        "question_sha256": digest_of(run.question),
+        "answer_sha256": "" if ended is None else digest_of(ended.text),
+        "model_calls": run.answers,
+        "tool_calls": made,
+        "approvals": [approval for receipt in made for approval in receipt["approvals"]],
+        "side_effects": [_effect(call) for call in run.calls if call.started is not None],
+        "cost": {
+            "model_calls": len(run.answers),
+            "tool_calls": len(made),
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "cached_tokens": usage.cached,
+            "written_tokens": usage.written,
+            "reasoning_tokens": usage.reasoning,
+            "seconds": (end - first.time) / 1000,
+        },
+        "journal": {"first_event": first.seq, "last_event": last.seq, "head": last.hash},
+    }
+
+
+def _effect(call: AuditedCall) -> dict[str, Any]:
+    gate = call.decisions[-1] if call.decisions else None
+    return {
+        "call_id": call.call_id,
+        "tool": call.tool,
+        "side_effect": "" if gate is None else gate.effect,
+        "writes": [] if gate is None else list(gate.writes),
+        "outcome": call.outcome,
+    }

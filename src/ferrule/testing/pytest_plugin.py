@@ -1,0 +1,106 @@
+"""A plugin for pytest: bundles of recorded sessions (`*.ferrule`) in the test folders are tests.
+
+Each session of a bundle is one test: it is replayed through the installed version, offline, and must come out byte for byte as it
+was recorded (`engine.replay`). The fixture `rerun_bundle` gives the recorded answers to the tools of an agent as they are now:
+
+    def test_the_tools_still_answer_as_recorded(rerun_bundle):
+        rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
+
+It fails with what came out otherwise, and returns what it saw (`engine.rerun.Again`, one per session). pytest finds the plugin by
+itself once Ferrule is installed; `-p no:ferrule` leaves it out. Nothing of Ferrule is loaded until there is a bundle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ferrule.core.events import Record
+    from ferrule.engine.agent import Agent
+    from ferrule.engine.rerun import Again
+
+SUFFIX = ".ferrule"
+
+
+class ReplayFailed(AssertionError):
+    """A recorded session came out otherwise."""
+
+
+def made(kind: type[Any], parent: pytest.Collector, **more: Any) -> Any:
+    """A node of pytest's: it makes them itself, with a method whose parameters it does not tell the types of."""
+    return kind.from_parent(parent, **more)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
+    """Bundles are test files."""
+    if file_path.suffix == SUFFIX and file_path.is_file():
+        return made(BundleFile, parent, path=file_path)
+    return None
+
+
+class BundleFile(pytest.File):
+    """A bundle."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """A test for each session. A bundle that cannot be read fails as a whole."""
+        from ferrule.store.bundles import recorded
+
+        for records in recorded(self.path):
+            session: RecordedSession = made(RecordedSession, self, name=records[0].session)
+            session.records = records
+            yield session
+
+
+class RecordedSession(pytest.Item):
+    """A session of a bundle."""
+
+    records: list[Record]
+
+    def runtest(self) -> None:
+        """Replay it."""
+        from ferrule.engine.replay import replay
+
+        replayed = replay(self.records)
+        if not replayed.same:
+            raise ReplayFailed("; ".join(str(difference) for difference in replayed.differences))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One line where the replay left the recording."""
+        if isinstance(excinfo.value, ReplayFailed):
+            return f"session {self.name}: {excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it stands: in its bundle."""
+        return self.path, None, f"session {self.name}"
+
+
+@pytest.fixture
+def rerun_bundle() -> Callable[[str | Path, Agent], list[Again]]:
+    """Runs the sessions of a bundle again: recorded answers, the agent's own tools. Fails where they answer otherwise."""
+
+    def rerun_bundle(path: str | Path, agent: Agent) -> list[Again]:
+        from ferrule.engine.recording import Recording
+        from ferrule.engine.rerun import rerun
+        from ferrule.store.bundles import recorded
+
+        async def again() -> list[Again]:
+            sessions = recorded(Path(path))
+            return [await rerun(Recording.of(records), agent, tools="live") for records in sessions]
+
+        seen = asyncio.run(again())
+        different = [call for one in seen for run in one.runs for call in run.calls if not call.same]
+        if different or not all(one.same for one in seen):
+            lines = [
+                f"{call.call}\n  -> {call.result}\nrecorded {call.recorded_call}\n  -> {call.recorded_result}"
+                for call in different
+            ]
+            raise ReplayFailed("\n".join(lines) or "the runs ended otherwise")
+        return seen
+
+    return rerun_bundle

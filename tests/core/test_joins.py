@@ -1,0 +1,259 @@
+"""Joins: how many calls of an answer must succeed, and what becomes of the others."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls_in_flight import Phase
+from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, RunTool, StopTool
+from ferrule.core.errors import ConfigError
+from ferrule.core.events import (
+    Access,
+    CallEvaluated,
+    CallStarted,
+    Cancelled,
+    Event,
+    ModelAnswered,
+    PersonAnswered,
+    Recovered,
+    RunStarted,
+    ToolAnswered,
+    decode,
+    encode,
+)
+from ferrule.core.joins import BRANCHES, enough, not_begun, parse_join
+from ferrule.core.limits import Limits
+from ferrule.core.machine import Machine
+from ferrule.core.messages import ToolMessage
+
+WHY = "enough calls of this answer succeeded (1)"
+
+
+def call(name: str) -> Call:
+    return Call(name, "look", json.dumps({"of": name}))
+
+
+def good(name: str) -> ToolAnswered:
+    return ToolAnswered(Result(name, "look", True, f"found {name}"))
+
+
+def bad(name: str, error: ErrorType = ErrorType.IO_ERROR) -> ToolAnswered:
+    return ToolAnswered(Result(name, "look", False, None, error, "broken"))
+
+
+def asked(join: int, *names: str, access: Access | None = None, ask: str = "") -> Machine:
+    """A machine whose model has asked for these calls, all of them judged; `ask` must be asked about."""
+    machine = Machine()
+    machine.feed(RunStarted("go", join=join))
+    machine.feed(ModelAnswered(calls=tuple(call(name) for name in names)))
+    for name in names:
+        verdict = "ask" if name == ask else "allow"
+        machine.feed(CallEvaluated(name, verdict, effect="read", digest="d", access=access or Access()))
+    return machine
+
+
+def told(machine: Machine) -> list[tuple[str, bool]]:
+    """What the model reads of the round, in its order."""
+    return [(m.call_id, m.success) for m in machine.history if isinstance(m, ToolMessage)]
+
+
+@pytest.mark.proves("join.modes")
+@pytest.mark.parametrize(
+    ("given_", "wanted"), [("all", 0), ("first_success", 1), (1, 1), (3, 3), ("3", 3), (BRANCHES, BRANCHES)]
+)
+def test_a_join_is_all_the_first_success_or_a_number_of_them(given_: object, wanted: int) -> None:
+    assert parse_join(given_) == wanted
+
+
+@pytest.mark.proves("join.modes")
+@pytest.mark.parametrize("wrong", ["first", "", 0, -1, BRANCHES + 1, True, 1.0, None, "0", "99999", [1]])
+def test_another_join_is_an_error_that_lists_what_there_is(wrong: object) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)join = .*`all`, `first_success`, or how many .* 1 to 50"):
+        parse_join(wrong)
+
+
+@pytest.mark.proves("join.all")
+def test_joining_all_gives_two_results_and_one_error_in_call_order() -> None:
+    machine = asked(0, "a", "b", "c")
+    assert machine.feed(good("c")) == []
+    assert machine.feed(bad("b")) == []
+    assert machine.feed(good("a")) == [AskModel(2)]
+    assert told(machine) == [("a", True), ("b", False), ("c", True)]
+
+
+@pytest.mark.proves("join.first-success")
+def test_the_first_success_ends_the_rest_each_of_which_has_its_result_in_call_order() -> None:
+    machine = asked(1, "a", "b", "c")
+    assert machine.feed(bad("c")) == []
+    assert machine.feed(good("b")) == [StopTool(call("a"), WHY)]
+    assert machine.feed(bad("a", ErrorType.CANCELLED)) == [AskModel(2)]
+    assert told(machine) == [("a", False), ("b", True), ("c", False)]
+
+
+@pytest.mark.proves("join.first-success")
+def test_where_nothing_succeeds_all_are_worked_to_their_end() -> None:
+    machine = asked(1, "a", "b")
+    assert machine.feed(bad("a")) == []
+    assert machine.feed(bad("b")) == [AskModel(2)]
+
+
+@pytest.mark.proves("join.first-success")
+def test_a_call_that_succeeds_although_it_was_to_be_stopped_keeps_what_it_found() -> None:
+    machine = asked(1, "a", "b", "c")
+    machine.feed(good("a"))
+    assert machine.feed(good("b")) == []
+    assert machine.feed(bad("c", ErrorType.CANCELLED)) == [AskModel(2)]
+    assert told(machine) == [("a", True), ("b", True), ("c", False)]
+
+
+@pytest.mark.proves("join.number")
+def test_a_number_of_successes_is_counted_and_failures_are_not() -> None:
+    machine = asked(2, "a", "b", "c", "d")
+    assert [machine.feed(event) for event in (bad("d"), good("b"))] == [[], []]
+    assert machine.feed(good("c")) == [StopTool(call("a"), "enough calls of this answer succeeded (2)")]
+
+
+@pytest.mark.proves("join.not-begun")
+def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
+    machine = asked(1, "a", "b", "c", access=Access(writes=("x",)))
+    assert machine.feed(good("a")) == [StopTool(call("b"), WHY), StopTool(call("c"), WHY)]
+    machine.feed(ToolAnswered(not_begun(call("b"), WHY)))
+    assert machine.feed(ToolAnswered(not_begun(call("c"), WHY))) == [AskModel(2)]
+    assert [(r.error_type, r.error_message) for r in machine.results()[1:]] == [
+        (ErrorType.CANCELLED, f"not run: {WHY}")
+    ] * 2
+
+
+@pytest.mark.proves("join.not-begun")
+def test_a_question_to_a_person_is_taken_back_and_their_late_yes_runs_nothing() -> None:
+    machine = asked(1, "a", "b", ask="b")
+    assert machine.feed(good("a")) == [StopTool(call("b"), WHY)]
+    machine.feed(ToolAnswered(not_begun(call("b"), WHY)))
+    assert machine.feed(PersonAnswered("b", "once", "d")) == []
+    assert told(machine) == [("a", True), ("b", False)]
+
+
+def test_the_next_round_is_joined_anew() -> None:
+    machine = asked(1, "a", "b")
+    machine.feed(good("a"))
+    machine.feed(bad("b", ErrorType.CANCELLED))
+    machine.feed(ModelAnswered(calls=(call("c"), call("d"))))
+    for name in ("c", "d"):
+        machine.feed(CallEvaluated(name, "allow", effect="read", access=Access()))
+    assert machine.feed(bad("c")) == []
+    assert machine.feed(good("d")) == [AskModel(3)]
+
+
+@pytest.mark.proves("join.branches")
+def test_at_most_fifty_calls_run_side_by_side_whatever_the_limits_say() -> None:
+    machine = Machine()
+    machine.feed(RunStarted("go", limits=Limits(max_calls_per_round=1000)))
+    commands = machine.feed(ModelAnswered(calls=tuple(call(f"c{n}") for n in range(BRANCHES + 2))))
+    assert len(commands) == BRANCHES
+    assert [r.error_type for r in machine.results()] == [ErrorType.LIMIT] * 2
+
+
+@pytest.mark.proves("join.recovered")
+def test_after_a_crash_what_was_not_needed_is_not_begun_again() -> None:
+    events: list[Event] = [
+        RunStarted("go", join=1),
+        ModelAnswered(calls=(call("a"), call("b"), call("c"))),
+        *(CallEvaluated(name, "allow", effect="read", access=Access()) for name in "ab"),
+        CallEvaluated("c", "allow", effect="write", access=Access()),
+        CallStarted("c"),
+        good("a"),
+    ]
+    machine = Machine()
+    machine.rebuild(events)
+    commands = machine.feed(Recovered())
+    assert [type(one) for one in commands] == [StopTool]
+    machine.feed(ToolAnswered(not_begun(call("b"), "x")))
+    assert "outcome unknown" in (machine.results()[2].error_message or "")
+    assert machine.phase is Phase.ASKING
+
+
+@given(st.integers(0, 5), st.lists(st.sampled_from([None, True, False]), max_size=9))
+@pytest.mark.proves("join.modes")
+def test_enough_is_so_many_successes_and_never_where_all_are_wanted(
+    wanted: int, ends: list[bool | None]
+) -> None:
+    results = [None if end is None else Result("x", "t", end) for end in ends]
+    assert enough(wanted, results) == (wanted > 0 and ends.count(True) >= wanted)
+
+
+ACCESS = st.sampled_from([Access(), Access(reads=("a",)), Access(writes=("a",)), Access(writes=("",))])
+
+
+class Faithful:
+    """A driver that carries commands out in a drawn order, and ends calls when it is told to."""
+
+    def __init__(self, data: st.DataObject, join: int) -> None:
+        self.data, self.machine = data, Machine()
+        self.journal: list[Event] = []
+        self.running: set[str] = set()
+        self.todo: list[Command] = []
+        self.feed(RunStarted("go", limits=Limits(max_rounds=2), join=join))
+
+    def feed(self, event: Event) -> None:
+        self.journal.append(event)
+        self.todo += self.machine.feed(event)
+
+    def step(self) -> None:
+        draw = self.data.draw
+        going = [None] * bool(self.todo) + sorted(self.running)
+        chosen = draw(st.sampled_from(going))
+        if chosen is not None:
+            self.running.discard(chosen)
+            self.feed(good(chosen) if draw(st.booleans()) else bad(chosen))
+            return
+        match self.todo.pop(draw(st.integers(0, len(self.todo) - 1))):
+            case AskModel():
+                count = draw(st.integers(1, 5))
+                self.feed(ModelAnswered(calls=tuple(Call("", "look") for _ in range(count))))
+            case Evaluate(call=made):
+                verdict = draw(st.sampled_from(["allow", "ask", "refuse"]))
+                self.feed(CallEvaluated(made.id, verdict, effect="read", digest="d", access=draw(ACCESS)))
+            case RunTool(call=made) | AskPerson(call=made) as command:
+                slot = self.machine.slot(made.id)
+                assert slot is not None
+                if slot.result is None and isinstance(command, RunTool):
+                    self.running.add(made.id)
+                elif slot.result is None:
+                    choice = draw(st.sampled_from(["once", "deny"]))
+                    self.feed(PersonAnswered(made.id, choice, "d"))
+            case StopTool(call=made, reason=why):
+                self.running.discard(made.id)
+                self.feed(ToolAnswered(not_begun(made, why)))
+            case _:
+                pass
+
+
+@pytest.mark.proves("join.any-order", "machine.one-result")
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(0, 3))
+def test_in_any_order_of_things_every_call_has_one_result_and_the_run_goes_on(
+    data: st.DataObject, join: int
+) -> None:
+    driver = Faithful(data, join)
+    crash = data.draw(st.integers(0, 40))
+    for number in range(200):
+        if not (driver.todo or driver.running):
+            break
+        if number == crash:
+            # The process dies: what ran is gone, another takes over from the journal.
+            machine = Machine()
+            machine.rebuild([decode(kind, body) for kind, body in map(encode, driver.journal)])
+            driver.machine, driver.todo, driver.running = machine, [], set()
+            driver.feed(Recovered())
+            continue
+        driver.step()
+    assert driver.machine.phase is Phase.FINISHED
+    made = [c.id for e in driver.machine.history for c in getattr(e, "calls", ())]
+    assert [call_id for call_id, _ in told(driver.machine)] == made
+    driver.machine.feed(Cancelled("the end"))
+    assert not driver.machine.open_calls()

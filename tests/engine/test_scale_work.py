@@ -1,0 +1,318 @@
+"""One job and a journal: begun, gone on with, told of, whatever the journal says, and whoever else has the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from ferrule import Agent
+from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
+from ferrule.core.events import Event, Record, RunFinished, RunStarted, ToolAnswered
+from ferrule.core.identity import Identity
+from ferrule.core.messages import Message, ToolMessage, UserMessage
+from ferrule.engine.scale import work as working
+from ferrule.engine.scale.jobs import Job, driver_url, libpq_url, options
+from ferrule.engine.scale.leaving import LeavingJournal
+from ferrule.engine.scale.work import Turns, work
+from ferrule.models.scripted import Scripted, Step, calls, says
+from ferrule.store.journal import Journal, SqliteJournal
+from ferrule.tools.decorator import tool
+from ferrule.tools.probe import happened
+
+JOB = Job("look", run="run-1", session="session-1", tenant="acme", user="ines")
+SECONDS = 10
+T = TypeVar("T")
+
+
+def step(history: Sequence[Message]) -> Step:
+    """A call for `act`, words for anything else."""
+    last = history[-1]
+    if isinstance(last, UserMessage) and last.text == "act":
+        return calls(("act", {}))
+    return says(f"saw {last.text}" if isinstance(last, ToolMessage | UserMessage) else "saw nothing")
+
+
+class Endless(Scripted):
+    def __init__(self) -> None:
+        super().__init__([step] * 3)
+
+    def finished(self) -> None:
+        """Steps may be left over."""
+
+
+class Acts:
+    """The tool `act`, which waits inside a call until it is let go."""
+
+    def __init__(self) -> None:
+        self.inside, self.go_on = asyncio.Event(), asyncio.Event()
+        self.acted = 0
+
+        async def found(values: object, context: object) -> Any:
+            return happened("acted")
+
+        @tool(side_effect="external", risk="safe", probe=found)
+        async def act() -> str:
+            """Act."""
+            self.acted += 1
+            self.inside.set()
+            await self.go_on.wait()
+            return "acted"
+
+        self.tool = act
+
+    def make(self, job: Job, journal: Journal) -> Agent:
+        return Agent(Endless(), [self.tool], journal=journal, tenant=job.tenant, user=job.user)
+
+
+def make(job: Job, journal: Journal) -> Agent:
+    return Agent(Endless(), journal=journal, tenant=job.tenant, user=job.user)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    with SqliteJournal(tmp_path / "journal.db") as opened:
+        yield opened
+
+
+def bounded(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(coroutine, SECONDS))
+
+
+def count(journal: Journal, kind: type, session: str = JOB.session) -> int:
+    return sum(isinstance(record.event, kind) for record in journal.records(session))
+
+
+async def abandoned(job: Job, journal: Journal, acts: Acts) -> None:
+    """A worker that is stopped in the middle of a call, so that nothing is written of its end."""
+    leaving = LeavingJournal(journal)
+    task = asyncio.create_task(work(job, leaving, acts.make))
+    await acts.inside.wait()
+    leaving.leave()
+    task.cancel()
+    with pytest.raises((JournalError, asyncio.CancelledError)):
+        await task
+
+
+@pytest.mark.proves("scale.outcome")
+def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJournal) -> None:
+    outcome = bounded(work(JOB, journal, make))
+    assert outcome == {
+        "stop": "done",
+        "text": "saw look",
+        "code": "",
+        "detail": "",
+        "session": "session-1",
+        "run": "run-1",
+        "usage": {"input": 0, "output": 0, "cached": 0},
+    }
+    journal.verify(JOB.session)
+
+
+@pytest.mark.proves("scale.same-key")
+def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
+    first = bounded(work(JOB, journal, make))
+
+    def nobody(job: Job, journal: Journal) -> Agent:
+        raise AssertionError("no agent is needed to tell of a run")
+
+    assert bounded(work(JOB, journal, nobody)) == first
+    assert count(journal, RunStarted) == 1
+
+
+@pytest.mark.proves("scale.stopped-worker")
+def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(journal: SqliteJournal) -> None:
+    async def both() -> dict[str, Any]:
+        acts = Acts()
+        job = Job("act", run="run-1", session="session-1", tenant="acme", user="ines")
+        await abandoned(job, journal, acts)
+        assert count(journal, RunFinished) == 0
+        outcome = await work(job, journal, acts.make)
+        assert acts.acted == 1
+        return outcome
+
+    outcome = bounded(both())
+    assert outcome["stop"] == "done"
+    assert count(journal, RunStarted) == count(journal, RunFinished) == count(journal, ToolAnswered) == 1
+
+
+@pytest.mark.proves("scale.session")
+def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(journal: SqliteJournal) -> None:
+    async def both() -> tuple[dict[str, Any], dict[str, Any]]:
+        acts = Acts()
+        first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
+        second = Job("look", run="second", session="session-1", tenant="acme", user="ines")
+        await abandoned(first, journal, acts)
+        after = await work(second, journal, acts.make)
+        return await work(first, journal, acts.make), after
+
+    first, second = bounded(both())
+    assert (first["run"], first["stop"], second["run"], second["text"]) == (
+        "first",
+        "done",
+        "second",
+        "saw look",
+    )
+    ends = [record.run for record in journal.records("session-1") if isinstance(record.event, RunFinished)]
+    assert ends == ["first", "second"]
+
+
+@pytest.mark.proves("scale.cancel")
+def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: SqliteJournal) -> None:
+    async def cancelled() -> None:
+        acts = Acts()
+        job = Job("act", run="run-1", session="session-1", tenant="acme", user="ines")
+        task = asyncio.create_task(work(job, journal, acts.make))
+        await acts.inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    bounded(cancelled())
+    ends = [record.event for record in journal.records("session-1") if isinstance(record.event, RunFinished)]
+    assert [end.stop for end in ends] == ["cancelled"]
+    assert count(journal, ToolAnswered) == 1
+
+
+@pytest.mark.proves("scale.session")
+def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -> None:
+    async def both() -> list[dict[str, Any]]:
+        acts, turns = Acts(), Turns()
+        first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
+        second = Job("look", run="second", session="session-1", tenant="acme", user="ines")
+        one = asyncio.create_task(work(first, journal, acts.make, turns))
+        await acts.inside.wait()
+        two = asyncio.create_task(work(second, journal, acts.make, turns))
+        elsewhere = Job("look", run="third", session="session-2", tenant="acme", user="ines")
+        assert (await work(elsewhere, journal, acts.make, turns))["stop"] == "done"
+        assert not two.done()
+        acts.go_on.set()
+        return [await one, await two]
+
+    assert [outcome["stop"] for outcome in bounded(both())] == ["done", "done"]
+    edges = [
+        (record.run, type(record.event))
+        for record in journal.records("session-1")
+        if isinstance(record.event, RunStarted | RunFinished)
+    ]
+    assert edges == [(run, kind) for run in ("first", "second") for kind in (RunStarted, RunFinished)]
+    journal.verify("session-1")
+
+
+class Passing:
+    """A journal that is away, or whose session another has, so many times."""
+
+    def __init__(self, journal: Journal, code: str, times: int) -> None:
+        self._journal, self.code, self.left = journal, code, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def lease(self, session: str) -> None:
+        self._refuse()
+        self._journal.lease(session)
+
+    def append(
+        self,
+        session: str,
+        run: str,
+        events: Sequence[Event],
+        *,
+        identity: Identity,
+        at: Sequence[int] | None = None,
+    ) -> list[Record]:
+        self._refuse()
+        return self._journal.append(session, run, events, identity=identity, at=at)
+
+    def _refuse(self) -> None:
+        if self.left:
+            self.left -= 1
+            raise JournalError("not now", code=self.code)
+
+
+@pytest.mark.proves("scale.waits-for-the-journal")
+@pytest.mark.parametrize("code", ["journal_leased", "journal_unreachable", "journal_unsure"])
+def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
+    journal: SqliteJournal, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "AGAIN", 0)
+    passing = Passing(journal, code, 3)
+    assert bounded(work(JOB, passing, make))["stop"] == "done"
+    assert passing.left == 0
+    assert count(journal, RunStarted) == 1
+
+
+@pytest.mark.proves("scale.waits-for-the-journal")
+def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "AGAIN", 0)
+    with SqliteJournal(tmp_path / "journal.db") as mine, SqliteJournal(tmp_path / "journal.db") as theirs:
+        theirs.lease(JOB.session)
+
+        async def both() -> dict[str, Any]:
+            tried = asyncio.Event()
+
+            def tries(job: Job, journal: Journal) -> Agent:
+                tried.set()
+                return make(job, journal)
+
+            task = asyncio.create_task(work(JOB, mine, tries))
+            await tried.wait()
+            await asyncio.sleep(0)
+            assert not task.done()
+            theirs.release(JOB.session)
+            return await task
+
+        assert bounded(both())["stop"] == "done"
+
+
+@pytest.mark.proves("scale.cannot-begin")
+def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(journal: SqliteJournal) -> None:
+    def refuses(job: Job, journal: Journal) -> Agent:
+        raise ConfigError("no such model")
+
+    with pytest.raises(ConfigError, match="no such model"):
+        bounded(work(JOB, journal, refuses))
+    assert journal.sessions() == []
+
+
+@pytest.mark.proves("scale.identity")
+def test_the_run_of_somebody_else_is_not_told(journal: SqliteJournal) -> None:
+    bounded(work(JOB, journal, make))
+    theirs = Job("look", run="run-1", session="session-1", tenant="other", user="ines")
+    with pytest.raises(SessionNotFound):
+        bounded(work(theirs, journal, make))
+
+
+@pytest.mark.proves("scale.same-key")
+def test_a_key_names_the_run_and_its_new_session() -> None:
+    job = Job("look", run="order-7").named()
+    assert (job.run, job.session) == ("order-7", "order-7")
+    assert Job("look", run="order-7", session="talk").named().session == "talk"
+    assert Job("look").named().run != Job("look").named().run
+
+
+@pytest.mark.proves("scale.outcome")
+def test_a_job_comes_out_of_the_queue_as_it_went_in_and_what_is_newer_is_dropped() -> None:
+    job = Job("look", tenant="acme", priority=3, options={"max_rounds": 2}).named()
+    assert Job.of({**job.as_dict(), "colour": "red"}) == job
+    assert options(job, 2.5)["queue_partition_key"] == "acme"
+    assert (options(job, 2.5)["priority"], options(job, 2.5)["delay_seconds"]) == (3, 2.5)
+
+
+@pytest.mark.proves("scale.errors")
+@pytest.mark.parametrize("start", ["postgres://", "postgresql://", "postgresql+psycopg://"])
+def test_a_database_is_named_as_postgresql_programs_name_it(start: str) -> None:
+    assert libpq_url(f"{start}ann@db/x") == "postgresql://ann@db/x"
+    assert driver_url(f"{start}ann@db/x") == "postgresql+psycopg://ann@db/x"
+
+
+@pytest.mark.proves("scale.errors")
+@pytest.mark.parametrize("wrong", ["", "sqlite:///x.db", "db.example.com", "mysql://db/x"])
+def test_a_database_that_is_no_postgresql_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="lives in PostgreSQL"):
+        libpq_url(wrong)

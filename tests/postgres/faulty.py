@@ -1,0 +1,93 @@
+"""A line to the server that breaks when a test says so: a socket between the two that knows what a message is."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections import deque
+from pathlib import Path
+
+PASS, BEFORE, AFTER = "pass", "before", "after"
+
+
+class Faulty:
+    """Listens beside a server's socket and passes on what comes, each message of a client as the next word of `plan` says.
+
+    `before`: the connection breaks and the server never sees it. `after`: the server does what it says, and the connection breaks
+    before its answer comes back. With `stalled` set nothing is passed on, and nothing breaks: `given_up` is set when the client does not wait any more. An empty plan passes everything.
+    """
+
+    def __init__(self, folder: Path, server: Path) -> None:
+        self.plan: deque[str] = deque()
+        self.stalled = threading.Event()
+        self.given_up = threading.Event()
+        self._server = str(server / ".s.PGSQL.5432")
+        self._ended = threading.Event()
+        self._sockets: set[socket.socket] = set()
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(folder / ".s.PGSQL.5432"))
+        self._listening.listen(50)
+        self.dsn = f"host={folder} user=ferrule dbname=postgres"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._listening.close()
+        for one in [*self._sockets]:
+            _close(one)
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+
+    def _wait_for_the_client_to_give_up(self, client: socket.socket) -> None:
+        while select.select([client], [], [], 60)[0]:
+            if not client.recv(1 << 20):
+                self.given_up.set()
+                return
+
+    def _pass_on(self, client: socket.socket) -> None:
+        server = socket.socket(socket.AF_UNIX)
+        self._sockets |= {client, server}
+        try:
+            server.connect(self._server)
+            answer_is_lost = False
+            while True:
+                ready, _, _ = select.select([client, server], [], [], 60)
+                for one in ready:
+                    data = one.recv(1 << 20)
+                    if not data:
+                        return
+                    if self.stalled.is_set():
+                        self._wait_for_the_client_to_give_up(client)
+                        return
+                    if one is server:
+                        if answer_is_lost:
+                            # It is there once the server has done what it was asked; nobody gets to see it.
+                            return
+                        client.sendall(data)
+                        continue
+                    # What is too large for one piece is passed on until the server has something to say.
+                    word = self.plan.popleft() if self.plan and not answer_is_lost else PASS
+                    if word == BEFORE:
+                        return
+                    answer_is_lost = answer_is_lost or word == AFTER
+                    server.sendall(data)
+        except (OSError, ValueError):
+            return
+        finally:
+            for one in (client, server):
+                _close(one)
+                self._sockets.discard(one)
+
+
+def _close(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

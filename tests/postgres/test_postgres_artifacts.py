@@ -1,0 +1,303 @@
+"""Artifacts in PostgreSQL: the shared contract, and what only a server can show."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from cluster import Cluster
+from faulty import AFTER, BEFORE, PASS, Faulty
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ferrule.core.errors import FerruleError
+from ferrule.store.artifact_postgres import BATCH, DAY, PostgresArtifacts
+from ferrule.store.artifacts import PIECE, Artifact, ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
+from ferrule.store.postgres_schema import grants, script
+from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
+
+Sql = Callable[..., list[tuple[object, ...]]]
+LARGE = PIECE * BATCH
+
+
+@pytest.mark.proves("artifacts.store-contract", "postgres.artifacts")
+class TestPostgres(ArtifactConformance):
+    @pytest.fixture(autouse=True)
+    def _database(self, dsn: str, schema: str) -> None:
+        self.dsn, self.schema = dsn, schema
+
+    def open_store(self) -> ArtifactStore:
+        return PostgresArtifacts(self.dsn, schema=self.schema, seconds=60)
+
+
+class Days:
+    """A wall clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def store(dsn: str, schema: str) -> Iterator[PostgresArtifacts]:
+    one = PostgresArtifacts(dsn, schema=schema, seconds=60)
+    yield one
+    one.close()
+
+
+@pytest.mark.proves("artifacts.round-trip")
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=20), st.integers(0, 40_000)), max_size=5),
+    st.integers(0, 2 * PIECE),
+    st.integers(0, 2 * PIECE),
+)
+def test_any_range_of_any_bytes_comes_back(
+    store: PostgresArtifacts, repeated: list[tuple[bytes, int]], offset: int, size: int
+) -> None:
+    parts = [piece * times for piece, times in repeated]
+    whole = b"".join(parts)
+    kept = store.put(MINE, parts)
+    assert (kept.sha256, kept.size) == (hashlib.sha256(whole).hexdigest(), len(whole))
+    assert store.read(MINE, kept.reference, offset, size) == whole[offset : offset + size]
+    assert b"".join(store.pieces(MINE, kept.reference, offset)) == whole[offset:]
+
+
+@pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + 1, 3 * LARGE])
+def test_what_is_about_a_batch_is_kept_once_however_often(
+    store: PostgresArtifacts, sql: Sql, size: int
+) -> None:
+    parts = [b"x" * 1000] * (size // 1000) + [b"y" * (size % 1000)]
+    first, second = store.put(MINE, parts), store.put(MINE, [b"".join(parts)], mime="text/csv")
+    assert first.sha256 == second.sha256
+    assert store.find(MINE, first.reference) == second
+    assert b"".join(store.pieces(MINE, first.reference)) == b"".join(parts)
+    assert sql("SELECT count(*) FROM artifacts") == [(1,)]
+    assert sql("SELECT sum(length(data)) FROM chunks") == [(size,)]
+
+
+GROWN = """
+import resource, sys
+from ferrule.store.artifact_postgres import PostgresArtifacts
+from ferrule.store.artifacts import PIECE
+from ferrule.testing.artifact_conformance import MINE
+store, piece = PostgresArtifacts(sys.argv[1], schema=sys.argv[2]), b"x" * PIECE
+store.put(MINE, [piece] * 9)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+kept = store.put(MINE, (piece for _ in range(80)))
+assert kept.size == sum(map(len, store.pieces(MINE, kept.reference))) == 80 * PIECE
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.proves("postgres.artifacts-bounded")
+def test_a_large_artifact_is_written_and_read_in_bounded_memory(dsn: str, schema: str) -> None:
+    command = [sys.executable, "-c", GROWN, dsn, schema]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert int(ran.stdout) < 12 << 20
+
+
+DIES = """
+import os, signal, sys
+from ferrule.store.artifact_postgres import BATCH, PostgresArtifacts
+from ferrule.store.artifacts import PIECE
+from ferrule.testing.artifact_conformance import MINE
+def parts():
+    yield b"x" * (PIECE * BATCH * 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+PostgresArtifacts(sys.argv[1], schema=sys.argv[2]).put(MINE, parts())
+"""
+
+
+@pytest.mark.proves("artifacts.crash")
+def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
+    dsn: str, schema: str, sql: Sql
+) -> None:
+    ran = subprocess.run([sys.executable, "-c", DIES, dsn, schema], check=False, timeout=60)
+    assert ran.returncode == -signal.SIGKILL
+    assert sql("SELECT count(*) > 0 FROM chunks") == [(True,)]
+    clock = Days()
+    (made,) = sql("SELECT made FROM artifacts")[0]
+    assert isinstance(made, int)
+    clock.seconds = made / 1000
+    store = PostgresArtifacts(dsn, schema=schema, seconds=60, now=clock)
+    assert store.list(MINE) == []
+    # It might be somebody's who still writes: it goes when it is a day old.
+    assert store.sweep() == 0 and sql("SELECT count(*) FROM artifacts") == [(1,)]
+    clock.seconds += DAY / 1000 + 1
+    assert store.sweep() == 0
+    assert sql("SELECT count(*) FROM artifacts") == sql("SELECT count(*) FROM chunks") == [(0,)]
+    store.close()
+
+
+@pytest.mark.proves("artifacts.retention")
+def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(dsn: str, schema: str, sql: Sql) -> None:
+    clock, day = Days(), DAY / 1000
+    store = PostgresArtifacts(dsn, schema=schema, seconds=60, days=10, now=clock)
+    old, used = store.put(MINE, [b"old"]), store.put(MINE, [b"used"])
+    clock.seconds += 6 * day
+    store.put(MINE, [b"used"])
+    clock.seconds += 5 * day
+    assert store.sweep() == 1
+    assert [one.sha256 for one in store.list(MINE)] == [used.sha256]
+    with pytest.raises(ArtifactMissing):
+        store.find(MINE, old.reference)
+    clock.seconds += 30 * day
+    assert store.sweep() == 1
+    assert sql("SELECT count(*) FROM chunks") == [(0,)]
+    store.close()
+
+
+@pytest.mark.proves("artifacts.retention")
+def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(
+    dsn: str, schema: str
+) -> None:
+    clock = Days()
+    store = PostgresArtifacts(dsn, schema=schema, seconds=60, max_bytes=10_000, days=None, now=clock)
+    scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
+    kept: list[Artifact] = []
+    for n, scope in enumerate(scopes):
+        clock.seconds += 60
+        kept.append(store.put(scope, [b"%d" % n * 4000]))
+    assert [bool(store.list(scope)) for scope in scopes] == [False, False, False, True, True]
+    clock.seconds += 60
+    last = store.put(MINE, [b"x" * 10_000])
+    assert [one.sha256 for one in store.list(MINE)] == [last.sha256]
+    assert not any(store.list(scope) for scope in scopes)
+    with pytest.raises(ArtifactTooLarge, match="10000 bytes"):
+        store.put(MINE, [b"x" * 10_001])
+    store.close()
+
+
+@pytest.mark.proves("artifacts.retention")
+def test_too_much_that_came_piece_by_piece_is_not_kept_and_not_read_to_its_end(
+    dsn: str, schema: str, sql: Sql
+) -> None:
+    read = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read
+        while True:
+            read += 1
+            yield b"x" * PIECE
+
+    store = PostgresArtifacts(dsn, schema=schema, seconds=60, max_bytes=2 * LARGE)
+    with pytest.raises(ArtifactTooLarge):
+        store.put(MINE, endless())
+    assert read == 2 * BATCH + 1
+    assert sql("SELECT count(*) FROM artifacts") == [(0,)]
+    store.close()
+
+
+def test_an_artifact_that_is_removed_while_it_is_read_is_missing(store: PostgresArtifacts) -> None:
+    kept = store.put(MINE, [b"x" * 3 * PIECE])
+    reading = store.pieces(MINE, kept.reference)
+    assert len(next(reading)) == PIECE
+    store.delete(MINE, kept.reference)
+    with pytest.raises(ArtifactMissing):
+        next(reading)
+
+
+@pytest.mark.proves("postgres.artifacts")
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from([PASS, BEFORE, AFTER]), max_size=5), st.sampled_from([1, LARGE - 1, LARGE + 9])
+)
+def test_however_the_line_breaks_an_artifact_is_whole(
+    faulty: Faulty, schema: str, plan: list[str], size: int
+) -> None:
+    faulty.plan.clear()
+    store = PostgresArtifacts(faulty.dsn, schema=schema, seconds=60)
+    assert store.delete(MINE, "art-" + "0" * 64) is False
+    faulty.plan.extend(plan)
+    kept = store.put(MINE, [b"x" * size])
+    assert b"".join(store.pieces(MINE, kept.reference)) == b"x" * size
+    faulty.plan.clear()
+    store.close()
+
+
+@pytest.mark.proves("postgres.artifacts")
+@pytest.mark.parametrize("word", [BEFORE, AFTER])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_line_that_breaks_at_the_last_statement_leaves_one_artifact(
+    faulty: Faulty, schema: str, sql: Sql, word: str, again: bool
+) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"x" * 2 * LARGE
+        # Asked for more, with everything written but the end.
+        faulty.plan.append(word)
+
+    store = PostgresArtifacts(faulty.dsn, schema=schema, seconds=60)
+    for _ in range(1 + again):
+        kept = store.put(MINE, parts())
+    assert faulty.plan == type(faulty.plan)()
+    assert store.find(MINE, kept.reference) == kept and store.list(MINE) == [kept]
+    assert sql("SELECT count(*), (SELECT count(*) FROM chunks) FROM artifacts") == [(1, 2 * BATCH)]
+    store.close()
+
+
+def test_the_same_bytes_kept_and_removed_by_many_at_once_are_whole_or_missing(dsn: str, schema: str) -> None:
+    data = b"x" * (LARGE + 5)
+    stores = [PostgresArtifacts(dsn, schema=schema, seconds=60) for _ in range(4)]
+    wrong: list[object] = []
+
+    def work(store: PostgresArtifacts, number: int) -> None:
+        for _ in range(5):
+            kept = store.put(MINE, [data])
+            try:
+                if store.read(MINE, kept.reference, 0, len(data)) != data:
+                    wrong.append(number)
+            except ArtifactMissing:
+                pass
+            if number % 2:
+                store.delete(MINE, kept.reference)
+
+    threads = [threading.Thread(target=work, args=(store, n)) for n, store in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert wrong == [] and not any(thread.is_alive() for thread in threads)
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.proves("postgres.least-privilege")
+def test_a_worker_needs_no_right_to_change_chunks(cluster: Cluster, schema: str) -> None:
+    import psycopg
+
+    role = f"worker_{schema}"
+    cluster.sql(script(schema, "artifacts"))
+    cluster.sql(f"CREATE ROLE {role} LOGIN; " + grants(role, schema, "artifacts"))
+    try:
+        store = PostgresArtifacts(cluster.dsn(role), schema=schema, seconds=60)
+        kept = store.put(MINE, [b"x" * (LARGE + 1)])
+        assert store.put(MINE, [b"small"]).size == 5
+        assert store.delete(MINE, kept.reference) is True and store.sweep() == 0
+        store.close()
+        with psycopg.connect(cluster.dsn(role), autocommit=True) as connection:
+            for statement in ("UPDATE {s}.chunks SET data = ''", "DELETE FROM {s}.chunks"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement.replace("{s}", f'"{schema}"').encode())
+    finally:
+        cluster.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_database_that_is_not_there_is_an_error_that_says_nothing_of_an_artifact() -> None:
+    store = PostgresArtifacts("postgresql://me:s3cret@127.0.0.1:1/none", seconds=2)
+    with pytest.raises(FerruleError, match="cannot be reached") as refused:
+        store.put(MINE, [b"x"])
+    assert refused.value.code == "artifacts_unreachable" and "s3cret" not in str(refused.value)
+    with pytest.raises(FerruleError) as unread:
+        store.read(MINE, "art-" + "0" * 64, 0, 1)
+    assert not isinstance(unread.value, ArtifactMissing)
+    store.close()
+    with pytest.raises(FerruleError, match="closed"):
+        store.put(MINE, [b"x"])

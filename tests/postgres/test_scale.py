@@ -1,0 +1,348 @@
+"""Jobs through a real queue, worked by real processes that are stopped, killed and frozen: one run each, one result per call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+
+pytest.importorskip("dbos", reason="needs the extra `scale`")
+
+from ferrule.core.errors import ConfigError, SessionNotFound
+from ferrule.core.events import CallProbed, ModelAnswered, Record, RunFinished, RunStarted, ToolAnswered
+from ferrule.engine.scale.jobs import Job, Jobs, QueueUnreachable, UnknownJob
+from ferrule.faces.cli.root import run as ferrule
+from ferrule.store.postgres_journal import PostgresJournal
+
+SECONDS = 60
+"""That anything may take before a test gives up: far more than it takes."""
+
+
+class Fleet:
+    """Workers of one queue, their database, and the traces that calls leave there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        name = f"scale_{cluster.free_name()}"
+        cluster.sql(f"CREATE DATABASE {name}")
+        self.url = f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
+        self.log = cluster.folder / f"{name}.log"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        for table in ("attempts (call text, gate text, pid integer)", "gates (name text)"):
+            self.sql(f"CREATE TABLE {table}")
+        self.sql("CREATE TABLE effects (call text, gate text, pid integer)")
+        self.jobs = Jobs(self.url)
+        self.journal = PostgresJournal(self.url)
+
+    def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as db:
+            cursor = db.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def start(self, count: int = 1, *, grace: float = 1) -> None:
+        program = Path(__file__).with_name("scale_worker.py")
+        for _ in range(count):
+            with self.log.open("ab") as log:
+                started = subprocess.Popen(
+                    [sys.executable, str(program), str(grace)],
+                    env={**os.environ, "SCALE_DATABASE": self.url},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            self.workers.append(started)
+
+    def need(self, count: int) -> None:
+        """So many workers that live."""
+        alive = [worker for worker in self.workers if worker.poll() is None]
+        self.start(count - len(alive))
+
+    def until(self, found: Callable[[], Any], what: str) -> Any:
+        end = time.monotonic() + SECONDS
+        while not (seen := found()):
+            said = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+            assert time.monotonic() < end, f"{what} did not come about; the workers said:\n{said}"
+            time.sleep(0.05)
+        return seen
+
+    def attempt(self, gate: str, *, but: int = 0) -> int:
+        """The process that is before the gate, in the middle of its call."""
+        rows = self.until(
+            lambda: self.sql("SELECT pid FROM attempts WHERE gate = %s AND pid <> %s", gate, but),
+            f"an attempt at `{gate}`",
+        )
+        return int(rows[0][0])
+
+    def open(self, gate: str) -> None:
+        self.sql("INSERT INTO gates VALUES (%s)", gate)
+
+    def effects(self, gate: str) -> int:
+        return len(self.sql("SELECT 1 FROM effects WHERE gate = %s", gate))
+
+    def worker(self, pid: int) -> subprocess.Popen[bytes]:
+        return next(worker for worker in self.workers if worker.pid == pid)
+
+    def records(self, session: str) -> list[Record]:
+        self.journal.verify(session)
+        return list(self.journal.records(session))
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+        for worker in self.workers:
+            worker.wait(timeout=SECONDS)
+        self.jobs.close()
+        self.journal.close()
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster: Cluster) -> Iterator[Fleet]:
+    """One for all tests of this file: a worker takes seconds to start."""
+    made = Fleet(cluster)
+    try:
+        made.jobs.schedule("ticking", "*/2 * * * * *", Job("say tick", tenant="clock"))
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def of(records: list[Record], kind: type) -> list[Any]:
+    return [record.event for record in records if isinstance(record.event, kind)]
+
+
+def answered_once(records: list[Record]) -> bool:
+    """Whether every call that the model made has exactly one result."""
+    made = sorted(call.id for answer in of(records, ModelAnswered) for call in answer.calls)
+    return made == sorted(answer.result.call_id for answer in of(records, ToolAnswered))
+
+
+@pytest.mark.proves("scale.outcome")
+def test_a_job_is_worked_by_a_worker_and_its_outcome_is_told(fleet: Fleet) -> None:
+    job = fleet.jobs.submit(Job("say hello", tenant="acme", user="ines"))
+    outcome = fleet.jobs.outcome(job.run)
+    assert (outcome["stop"], outcome["text"]) == ("done", "hello, after 0 answers")
+    assert (outcome["run"], outcome["session"]) == (job.run, job.session)
+    records = fleet.records(job.session)
+    assert {(record.tenant, record.user) for record in records} == {("acme", "ines")}
+    listed = next(one for one in fleet.jobs.recent() if one.run == job.run)
+    assert (listed.state, listed.tenant, listed.text) == ("done", "acme", "say hello")
+
+
+@pytest.mark.proves("scale.same-key")
+def test_the_same_key_twice_is_one_run(fleet: Fleet) -> None:
+    key = Job("hold twice", run="order-7", tenant="twice")
+    first, second = fleet.jobs.submit(key), fleet.jobs.submit(key)
+    assert first == second
+    fleet.attempt("twice")
+    fleet.open("twice")
+    assert fleet.jobs.outcome("order-7")["stop"] == "done"
+    third = fleet.jobs.submit(key)
+    assert fleet.jobs.outcome(third.run)["text"] == "twice, after 1 answers"
+    assert len(of(fleet.records(first.session), RunStarted)) == fleet.effects("twice") == 1
+
+
+@pytest.mark.proves("scale.session")
+def test_jobs_of_one_session_go_on_with_it_one_after_the_other(fleet: Fleet) -> None:
+    first = fleet.jobs.submit(Job("hold first", tenant="talk"))
+    others = [fleet.jobs.submit(Job(f"say more {n}", tenant="talk", session=first.session)) for n in range(2)]
+    fleet.attempt("first")
+    fleet.open("first")
+    texts = [fleet.jobs.outcome(job.run)["text"] for job in (first, *others)]
+    assert texts == ["first, after 1 answers", "more 0, after 2 answers", "more 1, after 3 answers"]
+    edges = [
+        isinstance(record.event, RunStarted)
+        for record in fleet.records(first.session)
+        if isinstance(record.event, RunStarted | RunFinished)
+    ]
+    assert edges == [True, False] * 3
+
+
+@pytest.mark.proves("scale.per-tenant")
+@pytest.mark.proves("scale.priority")
+def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priority(fleet: Fleet) -> None:
+    gates = ["begun", "last", "middle", "next"]
+    jobs = [
+        fleet.jobs.submit(Job(f"hold {gate}", tenant="queue", priority=priority))
+        for gate, priority in zip(gates[:1], [1], strict=True)
+    ]
+    fleet.attempt("begun")
+    jobs += [
+        fleet.jobs.submit(Job(f"hold {gate}", tenant="queue", priority=priority))
+        for gate, priority in zip(gates[1:], [30, 20, 10], strict=True)
+    ]
+    elsewhere = fleet.jobs.submit(Job("say I am not held up", tenant="other"))
+    assert fleet.jobs.outcome(elsewhere.run)["stop"] == "done"
+    order: list[str] = []
+    for gate in ("begun", "next", "middle", "last"):
+        fleet.attempt(gate)
+        order = [row[0] for row in fleet.sql("SELECT gate FROM attempts WHERE gate = ANY(%s)", gates)]
+        states = [one.state for one in fleet.jobs.recent() if one.tenant == "queue"]
+        assert states.count("working") <= 1
+        fleet.open(gate)
+    assert order == ["begun", "next", "middle", "last"]
+    assert all(fleet.jobs.outcome(job.run)["stop"] == "done" for job in jobs)
+
+
+@pytest.mark.proves("scale.cancel")
+def test_a_cancelled_job_ends_as_cancelled_and_one_that_waits_never_begins(fleet: Fleet) -> None:
+    working = fleet.jobs.submit(Job("hold for ever", tenant="stop"))
+    waiting = fleet.jobs.submit(Job("hold never", tenant="stop"))
+    fleet.attempt("for ever")
+    fleet.jobs.cancel(waiting.run)
+    fleet.jobs.cancel(working.run)
+    for job in (working, waiting):
+        outcome = fleet.jobs.outcome(job.run)
+        assert (outcome["stop"], outcome["session"]) == ("cancelled", job.session)
+    ended = fleet.until(lambda: of(fleet.records(working.session), RunFinished), "the end of the run")
+    assert ended[0].stop == "cancelled"
+    assert answered_once(fleet.records(working.session))
+    with pytest.raises(SessionNotFound):
+        fleet.records(waiting.session)
+    after = fleet.jobs.submit(Job("say the place is free", tenant="stop"))
+    assert fleet.jobs.outcome(after.run)["stop"] == "done"
+    assert fleet.effects("for ever") == fleet.effects("never") == 0
+
+
+@pytest.mark.proves("scale.cannot-begin")
+@pytest.mark.parametrize(
+    ("text", "code", "detail"),
+    [
+        ("misconfigured", "model_unknown", "there is no such model\nhint: pull it"),
+        ("broken", "job_failed", "ValueError: a bug in somebody's factory"),
+    ],
+)
+def test_a_job_that_can_never_begin_has_failed_and_says_why(
+    fleet: Fleet, text: str, code: str, detail: str
+) -> None:
+    job = fleet.jobs.submit(Job(text))
+    outcome = fleet.jobs.outcome(job.run)
+    assert (outcome["stop"], outcome["code"], outcome["detail"]) == ("failed", code, detail)
+    assert next(one.state for one in fleet.jobs.recent() if one.run == job.run) == "failed"
+
+
+@pytest.mark.proves("scale.cannot-begin")
+def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> None:
+    theirs = fleet.jobs.submit(Job("say a secret", tenant="theirs"))
+    assert fleet.jobs.outcome(theirs.run)["stop"] == "done"
+    ours = fleet.jobs.submit(Job("say what was that", tenant="ours", session=theirs.session))
+    outcome = fleet.jobs.outcome(ours.run)
+    assert (outcome["stop"], outcome["code"]) == ("failed", "session_not_found")
+    assert len(of(fleet.records(theirs.session), RunStarted)) == 1
+
+
+@pytest.mark.proves("scale.schedule")
+def test_a_schedule_hands_its_job_in_again_and_again(fleet: Fleet) -> None:
+    def ticks() -> list[str]:
+        return [one.run for one in fleet.jobs.recent(50) if one.tenant == "clock" and one.state == "done"]
+
+    fleet.until(lambda: len(ticks()) >= 2, "a second tick")
+    outcomes = [fleet.jobs.outcome(run) for run in ticks()[:2]]
+    assert {outcome["text"] for outcome in outcomes} == {"tick, after 0 answers"}
+    assert len({outcome["session"] for outcome in outcomes}) == 2
+    fleet.jobs.unschedule("ticking")
+
+
+@pytest.mark.proves("scale.outcome")
+def test_the_command_waits_for_the_answer_lists_and_cancels(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRULE_DATABASE", fleet.url)
+    assert ferrule(["submit", "--key", "asked", "--tenant", "acme", "--wait", "say", "hello"]) == 0
+    assert capsys.readouterr() == ("hello, after 0 answers\n", "asked\n")
+    assert ferrule(["submit", "--key", "wrong", "--wait", "misconfigured"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[1]) == ("", "failed: there is no such model")
+    assert ferrule(["submit", "--key", "later", "--delay", "600", "say", "later"]) == 0
+    assert ferrule(["submit", "--cancel", "later"]) == 0
+    capsys.readouterr()
+    assert ferrule(["submit", "--list"]) == 0
+    states = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()}
+    assert [states[key] for key in ("asked", "wrong", "later")] == ["done", "failed", "cancelled"]
+
+
+@pytest.mark.proves("scale.killed-worker")
+def test_what_a_killed_worker_had_begun_is_finished_by_another_and_done_once(fleet: Fleet) -> None:
+    fleet.need(2)
+    job = fleet.jobs.submit(Job("hold killed", tenant="kill"))
+    dead = fleet.attempt("killed")
+    fleet.worker(dead).kill()
+    assert fleet.attempt("killed", but=dead) != dead
+    fleet.open("killed")
+    assert fleet.jobs.outcome(job.run)["text"] == "killed, after 1 answers"
+    records = fleet.records(job.session)
+    assert [probed.found for probed in of(records, CallProbed)] == ["not_happened"]
+    assert len(of(records, RunStarted)) == len(of(records, RunFinished)) == fleet.effects("killed") == 1
+    assert answered_once(records)
+
+
+@pytest.mark.proves("scale.frozen-worker")
+def test_a_frozen_worker_that_goes_on_writes_nothing_any_more(fleet: Fleet) -> None:
+    fleet.need(2)
+    job = fleet.jobs.submit(Job("hold frozen", tenant="freeze"))
+    frozen = fleet.attempt("frozen")
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        fleet.attempt("frozen", but=frozen)
+        fleet.open("frozen")
+        assert fleet.jobs.outcome(job.run)["text"] == "frozen, after 1 answers"
+        before = fleet.records(job.session)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    fleet.until(
+        lambda: fleet.sql("SELECT 1 FROM effects WHERE gate = 'frozen' AND pid = %s", frozen),
+        "the frozen worker going on",
+    )
+    # It ends its jobs before it ends: then it has tried to write.
+    fleet.worker(frozen).terminate()
+    assert fleet.worker(frozen).wait(timeout=SECONDS) == 0
+    assert fleet.records(job.session) == before
+    assert len(of(before, RunFinished)) == 1
+    assert answered_once(before)
+
+
+@pytest.mark.proves("scale.stopped-worker")
+def test_a_worker_that_is_asked_to_stop_leaves_its_runs_open_for_others(fleet: Fleet) -> None:
+    fleet.need(1)
+    job = fleet.jobs.submit(Job("hold stopped", tenant="leave"))
+    leaving = fleet.attempt("stopped")
+    fleet.worker(leaving).terminate()
+    assert fleet.worker(leaving).wait(timeout=SECONDS) == 0
+    assert of(fleet.records(job.session), RunFinished) == []
+    free = "SELECT 1 FROM ferrule.sessions WHERE session = %s AND holder IS NULL"
+    assert fleet.sql(free, job.session), "the lease was given back"
+    fleet.start()
+    fleet.attempt("stopped", but=leaving)
+    fleet.open("stopped")
+    assert fleet.jobs.outcome(job.run)["text"] == "stopped, after 1 answers"
+    assert fleet.effects("stopped") == 1
+    assert answered_once(fleet.records(job.session))
+
+
+@pytest.mark.proves("scale.identity")
+@pytest.mark.parametrize("blank", [{"tenant": " "}, {"user": ""}])
+def test_a_job_for_nobody_is_refused(blank: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="needs a tenant and a user"):
+        Job("say hello", **blank)
+
+
+@pytest.mark.proves("scale.errors")
+def test_what_cannot_be_reached_scheduled_or_found_is_said_in_a_line(fleet: Fleet) -> None:
+    with pytest.raises(QueueUnreachable, match="cannot be reached"):
+        Jobs("postgresql://nobody@localhost:1/none")
+    with pytest.raises(ConfigError, match="every day"):
+        fleet.jobs.schedule("nightly", "every day", Job("say good night"))
+    with pytest.raises(ConfigError, match="new id each time"):
+        fleet.jobs.schedule("nightly", "0 3 * * *", Job("say good night", run="once"))
+    for ask in (fleet.jobs.outcome, fleet.jobs.cancel):
+        with pytest.raises(UnknownJob, match="no job `nothing`"):
+            ask("nothing")
