@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 SEED = int(os.environ.get("FERRULE_KILL_SEED", "2026"))
-POINTS = int(os.environ.get("FERRULE_KILL_POINTS", "16"))
-BATCH = 8
+POINTS = int(os.environ.get("FERRULE_KILL_POINTS", "8"))
+BATCH = 4
 
 
 def may_trace() -> bool:

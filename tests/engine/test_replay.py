@@ -501,6 +501,8 @@ async def test_bundles_are_tests_for_pytest(tmp_path: Path) -> None:
             "no:cacheprovider",
             "-o",
             "addopts=",
+            "-p",
+            "ferrule.testing.pytest_plugin",
             ".",
         ],
         cwd=tmp_path,

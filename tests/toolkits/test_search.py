@@ -447,8 +447,15 @@ def test_its_configuration_and_the_environment_do_not_reach_ripgrep(
 
 def matchers() -> list[int]:
     """Living processes below this one that run the matcher."""
-    living = descendants(os.getpid())
-    return [pid for pid in living if "matcher.py" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return [pid for pid in descendants(os.getpid()) if "matcher.py" in command_line(pid)]
+
+
+def command_line(pid: int) -> str:
+    """Empty for one that has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @pytest.mark.proves("search.time-bound")

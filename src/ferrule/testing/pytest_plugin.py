@@ -6,8 +6,9 @@ was recorded (`engine.replay`). The fixture `rerun_bundle` gives the recorded an
     def test_the_tools_still_answer_as_recorded(rerun_bundle):
         rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
 
-It fails with what came out otherwise, and returns what it saw (`engine.rerun.Again`, one per session). pytest finds the plugin by
-itself once Ferrule is installed; `-p no:ferrule` leaves it out. Nothing of Ferrule is loaded until there is a bundle.
+It fails with what came out otherwise, and returns what it saw (`engine.rerun.Again`, one per session). It is asked for by name, with
+`-p ferrule.testing.pytest_plugin` or in the root `conftest.py`; an entry point would load it in every pytest that sees Ferrule's
+metadata. Nothing of Ferrule is loaded until there is a bundle.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ferrule.connect.http import Secrets, Wanted, load_tools, make_tools, openap
 from ferrule.connect.http.fields import tree
 from ferrule.connect.http.openapi import Choice, import_document, parse_document
 from ferrule.connect.http.tools import URL
-from ferrule.connect.mcp.schemas import bounded, depth_of
+from ferrule.connect.schemas import bounded, depth_of
 from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
 from ferrule.testing.http_double import Reply

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Place
+from ferrule.connect.cleaning import clean
 from ferrule.connect.mcp import Approvals, McpServer
-from ferrule.connect.mcp.definitions import Definition, Manifest, clean
+from ferrule.connect.mcp.definitions import Definition, Manifest
 from ferrule.core.errors import ConfigError
 
 ECHO = Definition({"name": "echo", "description": "Says it.", "inputSchema": {"type": "object"}})

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ferrule.connect.mcp import McpServer
 from ferrule.connect.mcp.definitions import Definition
 from ferrule.connect.mcp.results import value_of
-from ferrule.connect.mcp.schemas import arguments_of, bounded, depth_of, problem_of
 from ferrule.connect.mcp.tools import judged
+from ferrule.connect.schemas import arguments_of, bounded, depth_of, problem_of
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.tools.reliability import Policies, Reliability, policies
 

@@ -19,8 +19,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.values import text_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.values import text_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.chunks import Chunks

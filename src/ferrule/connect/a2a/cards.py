@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.schemas import depth_of
-from ferrule.connect.mcp.values import list_of, mapping_of, objects_of, text_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.schemas import depth_of
+from ferrule.connect.values import list_of, mapping_of, objects_of, text_of
 from ferrule.core.calls import compact
 
 MAX_CARD = 256 * 1024

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from typing import Any
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.schemas import depth_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.schemas import depth_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.models.proxies import proxy_for

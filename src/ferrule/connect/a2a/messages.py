@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ferrule.connect.mcp.schemas import depth_of
-from ferrule.connect.mcp.values import list_of, mapping_of
+from ferrule.connect.schemas import depth_of
+from ferrule.connect.values import list_of, mapping_of
 from ferrule.core.calls import compact
 from ferrule.core.errors import RetryCall
 from ferrule.tools.context import Context

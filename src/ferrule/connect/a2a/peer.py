@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.values import objects_of, text_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.values import objects_of, text_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.tools.context import Context

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ferrule.connect.mcp.values import objects_of
+from ferrule.connect.values import objects_of
 from ferrule.core.errors import ConfigError
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")

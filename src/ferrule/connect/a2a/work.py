@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.values import mapping_of, objects_of, text_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.values import mapping_of, objects_of, text_of
 
 State = Literal[
     "submitted", "working", "completed", "failed", "rejected", "canceled", "input-required", "auth-required"

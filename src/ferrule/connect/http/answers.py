@@ -25,8 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.schemas import depth_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.schemas import depth_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.models.retry import parse_retry_after

@@ -28,8 +28,8 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, cast
 
-from ferrule.connect.mcp.definitions import clean, cleaned
-from ferrule.connect.mcp.schemas import MAX_DEPTH, depth_of
+from ferrule.connect.cleaning import clean, cleaned
+from ferrule.connect.schemas import MAX_DEPTH, depth_of
 from ferrule.core.errors import ConfigError
 from ferrule.guard.sandbox.hosts import Hosts
 from ferrule.store.yaml_tree import Node, parse_yaml

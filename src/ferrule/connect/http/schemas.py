@@ -1,6 +1,6 @@
 """Schemas of arguments, made ready once: a file is read, its tools are tried, and then they are made, all with the same ones.
 
-What bounds them is `connect.mcp.schemas`. A schema without references can cost no more than it is long, so it is not
+What bounds them is `connect.schemas`. A schema without references can cost no more than it is long, so it is not
 walked through for that: a document may bring five hundred of them.
 """
 
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connect.mcp.schemas import MAX_BYTES, MAX_DEPTH, arguments_of
+from ferrule.connect.schemas import MAX_BYTES, MAX_DEPTH, arguments_of
 from ferrule.core.calls import compact
 from ferrule.tools.define import SchemaArguments
 from ferrule.tools.definition import Arguments

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.connect.mcp.values import mapping_of
+from ferrule.connect.values import mapping_of
 from ferrule.core.errors import ConfigError
 from ferrule.store.trust import Snapshot
 from ferrule.tools.definition import Tool

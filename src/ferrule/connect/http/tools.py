@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ferrule.connect.mcp.schemas import bounded, problem_of
+from ferrule.connect.schemas import bounded, problem_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
 from ferrule.engine.usable import Usable

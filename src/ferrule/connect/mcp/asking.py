@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ferrule.connect.cleaning import clean
+from ferrule.connect.values import list_of, mapping_of, text_of
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import FerruleError
 from ferrule.guard.approval import ApprovalRequest, Approver
@@ -26,9 +28,6 @@ from ferrule.guard.approval_digest import digest
 from ferrule.guard.environment import looks_secret
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
-
-from .definitions import clean
-from .values import list_of, mapping_of, text_of
 
 _WORDS = re.compile(
     r"password|passphrase|passcode|secret|api.?key|token|credential|private.?key|pin code|cvv", re.IGNORECASE

@@ -16,11 +16,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule._version import __version__
+from ferrule.connect.values import mapping_of
 from ferrule.core.errors import FerruleError
 
 from .spec import Era
 from .streams import Ends, listen
-from .values import mapping_of
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession

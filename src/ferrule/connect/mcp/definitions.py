@@ -13,17 +13,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
+from ferrule.connect.cleaning import clean, cleaned
+from ferrule.connect.schemas import arguments_of, depth_of
+from ferrule.connect.values import mapping_of
 from ferrule.core.calls import compact
 from ferrule.core.errors import ToolDefinitionError
-
-from .schemas import arguments_of, depth_of
-from .values import mapping_of
 
 MAX_TOOLS = 128
 MAX_DEFINITION = 48 * 1024
@@ -31,8 +30,6 @@ DESCRIPTION = 2_000
 INSTRUCTIONS = 4_000
 _KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "execution")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,90}")
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-_KEEP = "\n\t"
 
 
 @dataclass(frozen=True)
@@ -164,24 +161,6 @@ def _problem(raw: Mapping[str, Any]) -> str:
     except ToolDefinitionError as error:
         return clean(error.detail)[:300]
     return ""
-
-
-def clean(text: str) -> str:
-    """A text without what cannot be seen: control and format characters, line separators, unassigned ones."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(one for one in text if one in _KEEP or unicodedata.category(one) not in _UNSEEN)
-
-
-def cleaned(value: Any) -> Any:
-    """A JSON value with every text in it cleaned: descriptions in a schema are read by the model too."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): cleaned(one) for key, one in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [cleaned(one) for one in cast("list[Any]", value)]
-    return value
 
 
 def _indented(value: Any) -> str:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from ferrule.connect.values import mapping_of
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.store import paths
 
 from .spec import Filled, McpServer
 from .streams import leave_aside
-from .values import mapping_of
 
 SIGN_IN_SECONDS = 300.0
 Browse = Callable[[str], Awaitable[None]]

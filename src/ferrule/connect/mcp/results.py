@@ -14,11 +14,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ferrule.connect.cleaning import clean
+from ferrule.connect.values import mapping_of, objects_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-
-from .definitions import clean
-from .values import mapping_of, objects_of
 
 _JSON_MOST = 1024 * 1024
 """Text beyond this is not parsed: it would be cut anyway."""

@@ -16,9 +16,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ferrule.connect.values import mapping_of, text_of
+
 from .asking import Asking
 from .connection import Connection, Failure
-from .values import mapping_of, text_of
 
 ROUNDS = 10
 WAIT = (0.1, 10.0)

@@ -24,6 +24,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
+from ferrule.connect.values import list_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, Signal, ToolFailed
 from ferrule.guard.approval import Approver
@@ -39,7 +40,6 @@ from .rounds import ask
 from .spec import Filled, McpServer, fill
 from .stdio import Ground, open_stdio
 from .streams import Ends
-from .values import list_of
 
 State = Literal["configured", "known", "ready", "failed"]
 BACKOFF, BACKOFF_MAX = 0.5, 60.0

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ferrule.connect.schemas import arguments_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
@@ -27,7 +28,6 @@ from ferrule.tools.reliability import Reliability
 from .connection import Failure
 from .definitions import Definition, Manifest, clean
 from .results import prompt_value, resource_value, value_of
-from .schemas import arguments_of
 from .server import Live
 from .spec import McpServer
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from ferrule.connect.http.fields import plain
-from ferrule.connect.mcp.values import list_of, mapping_of, text_of
+from ferrule.connect.values import list_of, mapping_of, text_of
 from ferrule.core.errors import ConfigError
 from ferrule.store.yaml_tree import parse_yaml
 

@@ -16,9 +16,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from ferrule.connect.cleaning import clean
 from ferrule.connect.http.schemas import checking
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.values import list_of, mapping_of, text_of
+from ferrule.connect.values import list_of, mapping_of, text_of
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 
 from .document import Broken, Document, Object, Operation

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote
 
+from ferrule.connect.cleaning import clean
 from ferrule.connect.http.parameters import STYLES, Place
 from ferrule.connect.http.requests import settable
 from ferrule.connect.http.templates import place_for
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.values import list_of, mapping_of, text_of
+from ferrule.connect.values import list_of, mapping_of, text_of
 from ferrule.guard.environment import looks_secret
 
 from .document import Broken, Document, Object, Operation

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connect.mcp.definitions import clean
-from ferrule.connect.mcp.values import list_of, mapping_of
+from ferrule.connect.cleaning import clean
+from ferrule.connect.values import list_of, mapping_of
 
 from .document import Document, Object
 
