@@ -42,4 +42,5 @@ def test_killed_between_any_two_system_calls_each_effect_happened_once_or_is_cal
     assert [point for point in found if point["problems"]] == []
     assert done.returncode == 0, done.stderr
     assert [point["point"] for point in found] == list(range(first, last))
-    assert all(point["killed"] for point in found)
+    # No two runs make the same number of system calls: one may end before its point comes.
+    assert all(point["killed"] or point["state"] == "finished" for point in found)
