@@ -38,7 +38,7 @@ from ferrule.connect.mcp import McpServer
 from ferrule.connect.mcp import connect as mcp_servers
 from ferrule.connect.mcp.reading import read_server
 from ferrule.core.messages import Message, ToolMessage
-from ferrule.faces.cli.assemble import assemble
+from ferrule.faces.cli.seated import seat
 from ferrule.models.scripted import Step, calls, says
 from ferrule.store.audit import calls as audited
 from ferrule.tools.definition import Tool
@@ -464,7 +464,7 @@ def test_settings_that_mean_nothing_are_a_named_error_before_a_model_is_asked(
         tools = "tools: [{name: a, description: A., method: GET, url_template: 'https://example.com/a'}]\n"
         (config / "http" / "mine.yaml").write_text(f"{manifest}\n{tools}")
     with pytest.raises(ConfigError) as refused:
-        assemble({"workspace": str(tmp_path)})
+        seat({"workspace": str(tmp_path)})
     assert named in f"{refused.value} {refused.value.detail}"
     assert "sk-written-out-1234" not in str(refused.value)
 

@@ -28,7 +28,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.faces.cli import root as command_line
-from ferrule.faces.cli.assemble import Assembly
+from ferrule.faces.cli.seated import Seated
 from ferrule.faces.cli.slash import COMMANDS as SLASH
 from ferrule.faces.cli.slash import Chat
 from ferrule.faces.cli.terminal import Terminal
@@ -379,7 +379,7 @@ async def test_a_slash_command_reaches_nothing(world: World, capsys: pytest.Capt
     ours = agent(world)
     settings = load_settings(workspace=world.root)
     watcher = Watcher(world, ours, ours.session())
-    chat = Chat(Assembly(ours, settings, Terminal()), watcher.session)
+    chat = Chat(Seated(ours, settings, print, terminal=Terminal()), watcher.session)
     world.unharmed()  # Ferrule itself looked at `.ferrule`, to say that it is not trusted.
     for attack in six(world):
         name, _, rest = typed(attack).partition(" ")
@@ -520,7 +520,10 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
 ) -> None:
     door = Through(world, "commands")
     tool = BY_NAME["run_command"]
-    chat = Chat(Assembly(agent(world), load_settings(workspace=world.root), Terminal()), door.watcher.session)
+    chat = Chat(
+        Seated(agent(world), load_settings(workspace=world.root), print, terminal=Terminal()),
+        door.watcher.session,
+    )
     world.unharmed()
     for row in COMMANDS:
         if row.stage == "text" and isinstance(row.command, str):

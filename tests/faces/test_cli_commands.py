@@ -14,9 +14,9 @@ import pytest
 
 from ferrule.core.errors import ProviderError
 from ferrule.faces.cli.init import template
-from ferrule.faces.cli.options import SETTING_OPTIONS, common
 from ferrule.faces.cli.root import COMMANDS, LazyGroup
 from ferrule.faces.cli.root import ferrule as root
+from ferrule.host.options import SETTING_OPTIONS, common
 from ferrule.models.pull import installed
 from ferrule.store.settings import load_settings
 from ferrule.store.settings_table import SETTINGS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.faces.cli.assemble import assemble
+from ferrule.faces.cli.seated import seat
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -42,10 +42,10 @@ def test_the_model_is_told_what_agents_md_says_and_which_skills_there_are(folder
     skill = folder / ".agents/skills/lamps/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: lamps\ndescription: How lamps are kept.\n---\nWith care.\n")
-    told = assemble({}).agent
+    told = seat({}).agent
     assert "Lamps are dimmed at dawn." in told.instructions
     assert "How lamps are kept." in told.instructions
     assert "skill" in told.catalog
-    without = assemble({"tools__denied": ("skill",)}).agent
+    without = seat({"tools__denied": ("skill",)}).agent
     assert "How lamps are kept." not in without.instructions
     assert "skill" not in without.catalog

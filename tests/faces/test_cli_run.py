@@ -107,7 +107,7 @@ def test_a_defect_is_1_and_a_sentence(folder: Path, ferrule: Any, monkeypatch: p
     def broken() -> None:
         raise LookupError("a table is gone")
 
-    monkeypatch.setattr("ferrule.faces.cli.assemble.person", broken)
+    monkeypatch.setattr("ferrule.host.assemble.person", broken)
     ran = ferrule("tools", "list")
     assert ran.code == 1
     assert ran.err.startswith("error: a defect in Ferrule: LookupError: a table is gone\nhint: ")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.faces.cli.assemble import Assembly, assemble, wire_of
+from ferrule.faces.cli.seated import Seated, seat
+from ferrule.host.assemble import wire_of
 from ferrule.models.openai_responses import OpenAIResponses
 from ferrule.store.settings import load_settings
 from ferrule.tools.definition import Loading
@@ -28,7 +29,7 @@ def settings(own_folders: Path) -> Callable[[str], Path]:
     return written
 
 
-def option_of(assembly: Assembly) -> Any:
+def option_of(assembly: Seated) -> Any:
     return assembly.agent.search
 
 
@@ -57,7 +58,7 @@ def test_an_entry_defers_a_tool_and_a_run_finds_it(
 
 @pytest.mark.proves("settings.tool-loading")
 def test_without_an_entry_there_is_no_search_and_nothing_of_it_is_offered(folder: Path) -> None:
-    assembly = assemble({"workspace": str(folder)})
+    assembly = seat({"workspace": str(folder)})
     assert option_of(assembly) is None
     assert "tool_search" not in assembly.agent.catalog
 
@@ -71,15 +72,15 @@ def test_the_settings_refine_the_search(folder: Path, settings: Any) -> None:
         "  tool_search: hybrid\n  search_mode: client\n  search_budget: 900\n  always_loaded: [write_file]\n"
     )
     settings(f"tools:\n{entries}{more}")
-    assembly = assemble({"workspace": str(folder)})
+    assembly = seat({"workspace": str(folder)})
     option = option_of(assembly)
     assert (option.variant, option.mode, option.budget_tokens) == ("hybrid", "client", 900)
     sent = [spec.name for spec in assembly.agent.specs()]
     assert "write_file" in sent and "read_file" not in sent
     settings(f"tools:\n{entries}  tool_search: off\n")
-    assert option_of(assemble({"workspace": str(folder)})) is None
+    assert option_of(seat({"workspace": str(folder)})) is None
     settings(f"tools:\n{entries}  denied: [tool_search]\n")
-    denied = assemble({"workspace": str(folder)})
+    denied = seat({"workspace": str(folder)})
     assert option_of(denied) is None
     assert "read_file" in [spec.name for spec in denied.agent.specs()]
 
@@ -102,7 +103,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(
 ) -> None:
     file = settings(f"tools:\n  {written}\n")
     with pytest.raises(ConfigError) as refused:
-        assemble({"workspace": str(folder)})
+        seat({"workspace": str(folder)})
     assert named in refused.value.detail
     assert str(file) in refused.value.detail
 
@@ -112,7 +113,7 @@ def test_an_entry_for_a_servers_tool_that_is_not_there_is_told_and_no_error(
     folder: Path, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings("tools:\n  entries: [{name: git__log, loading_mode: deferred}]\n")
-    assembly = assemble({"workspace": str(folder)})
+    assembly = seat({"workspace": str(folder)})
     assert "name a tool `git__log`, and there is none" in capsys.readouterr().err.replace("\n", " ")
     assert not [tool for tool in assembly.agent.catalog if tool.loading is Loading.DEFERRED]
 

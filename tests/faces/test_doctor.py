@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ferrule.faces.cli.sandbox_report import policy_of
 from ferrule.guard.sandbox import probes as probes_module
 from ferrule.guard.sandbox.policy import MUST, Aspect
 from ferrule.guard.sandbox.probes import Probes, probe
+from ferrule.host.confinement import policy_of
 from ferrule.store.settings import load_settings
 
 _WITHOUT = Path(__file__).parents[1] / "guard/sandbox/without.py"

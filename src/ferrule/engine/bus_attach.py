@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver
 
@@ -25,6 +25,12 @@ class Announced:
             # A sub-agent's question passes here too: it belongs to the sub-agent's own session.
             self.feed.publish(_shown(request))
         return await self.approver.ask(request)
+
+
+def change_approver(driver: Driver, approver: Approver) -> None:
+    """Have somebody else asked from now on; subscribers go on seeing the questions."""
+    known = driver.approver
+    driver.approver = replace(known, approver=approver) if isinstance(known, Announced) else approver
 
 
 def attach(bus: Bus, driver: Driver, recorded: int = 0) -> None:

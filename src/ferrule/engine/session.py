@@ -21,6 +21,8 @@ from .budgets import Budgets, dollars
 from .live import Live
 
 if TYPE_CHECKING:
+    from ferrule.guard.approval import Approver
+
     from .driver import Driver
 
 
@@ -117,6 +119,12 @@ class Session:
     async def call(self, tool: str, /, **arguments: Any) -> Result:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
         return await self.driver.call(tool, arguments)
+
+    def ask_with(self, approver: Approver) -> None:
+        """Have this approver asked from now on; whoever subscribed to the bus goes on seeing the questions."""
+        from .bus_attach import change_approver
+
+        change_approver(self.driver, approver)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
         """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like any other.

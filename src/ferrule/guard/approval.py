@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
 
 from .gate import Offer
 from .rules import FAMILIES, names_tool, parse_rule
@@ -61,6 +61,31 @@ class Approver(Protocol):
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer: ...
+
+
+def question_tool(name: str, description: str, effect: SideEffect) -> Tool:
+    """What a question that is about no call is put as, since approvers know calls. It is in no catalog, and its risk is
+    critical, which no policy in place of a person (`--yes-to`) covers."""
+    return Tool(
+        name=name,
+        description=description,
+        arguments=_Unchecked(),
+        handler=_never,
+        side_effect=effect,
+        risk=Risk.CRITICAL,
+        is_async=True,
+    )
+
+
+class _Unchecked:
+    schema: Mapping[str, Any] = {"type": "object"}
+
+    def check(self, arguments: Any) -> Checked:
+        return Checked(dict(arguments), [], [])
+
+
+async def _never() -> None:
+    """The question has the form of a call; there is nothing to run."""
 
 
 class NobodyToAsk:

@@ -27,9 +27,9 @@ from ferrule.core.messages import UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.live import Progress
 from ferrule.engine.session import Session
-from ferrule.faces.serve import door
 from ferrule.faces.serve.a2a import CARD_PATH, RPC_PATH, A2aServer, Skill
 from ferrule.guard.approval import AllowThese
+from ferrule.host import door
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.tools.context import Context
 

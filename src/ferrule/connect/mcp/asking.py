@@ -23,11 +23,11 @@ from ferrule.connect.cleaning import clean
 from ferrule.connect.values import list_of, mapping_of, text_of
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import FerruleError
-from ferrule.guard.approval import ApprovalRequest, Approver
+from ferrule.guard.approval import ApprovalRequest, Approver, question_tool
 from ferrule.guard.approval_digest import digest
 from ferrule.guard.environment import looks_secret
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
+from ferrule.tools.definition import Risk, SideEffect
 
 _WORDS = re.compile(
     r"password|passphrase|passcode|secret|api.?key|token|credential|private.?key|pin code|cvv", re.IGNORECASE
@@ -163,24 +163,5 @@ async def _yes(said: str, values: Mapping[str, Any], context: Context) -> bool:
     return answer.choice != "deny"
 
 
-class _NoArguments:
-    schema: Mapping[str, Any] = {"type": "object"}
-
-    def check(self, arguments: Any) -> Checked:
-        return Checked(dict(arguments), [], [])
-
-
-async def _never() -> None:
-    """The question has the form of a call; there is nothing to run."""
-
-
-QUESTION = Tool(
-    name="answer_mcp_server",
-    description="Answer a question of an MCP server.",
-    arguments=_NoArguments(),
-    handler=_never,
-    side_effect=SideEffect.EXTERNAL,
-    risk=Risk.CRITICAL,
-    is_async=True,
-)
-"""What the question is about, in the form that approvers know. It is in no catalog, and `--yes-to` does not cover it."""
+QUESTION = question_tool("answer_mcp_server", "Answer a question of an MCP server.", SideEffect.EXTERNAL)
+"""What the question is about, in the form that approvers know."""

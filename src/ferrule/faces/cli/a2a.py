@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from .agreeing import agreed
 
 if TYPE_CHECKING:
     from ferrule.connect.a2a import A2aPeer
@@ -80,24 +81,11 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
         click.echo(f"`{name}` is approved, and nothing changed", err=True)
         return 0
     _say(book.diff(peer, card), err=True)
-    if (code := _agreed(f"let models ask `{name}`?", yes)) != 0:
+    if (code := agreed(f"let models ask `{name}`?", yes)) != 0:
         return code
     book.approve(peer, card)
     click.echo(f"approved `{name}`: {len(card.skills)} skills", err=True)
     return 0
-
-
-def _agreed(question: str, yes: bool) -> int:
-    """0 if the person agrees to what was shown, else the exit code."""
-    if yes:
-        return 0
-    if not sys.stdin.isatty():
-        click.echo("not approved: this wants a person's yes\nhint: look at it, then say --yes", err=True)
-        return 7
-    if click.confirm(question, err=True):
-        return 0
-    click.echo("not approved; nothing changed", err=True)
-    return 4
 
 
 @a2a.command()
@@ -159,9 +147,8 @@ def _card(peer: A2aPeer) -> Card:
 
 
 def _peers(workspace: str | None) -> tuple[A2aPeer, ...]:
+    from ferrule.host.a2a_peers import load
     from ferrule.store.settings import load_settings
-
-    from .a2a_peers import load
 
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
     loaded = load(settings)

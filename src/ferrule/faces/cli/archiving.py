@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from ferrule.host.assemble import journal_file
 from ferrule.store.archive import Archive, archive, closed_before
 from ferrule.store.journal import SqliteJournal
 
-from .assemble import journal_file
 from .terminal import visible
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

@@ -240,7 +240,7 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
 
 @contextmanager
 def _store() -> Generator[Journal]:
-    from .assemble import journal
+    from ferrule.host.assemble import journal
 
     with journal() as store:
         yield store

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import common
+from ferrule.host.options import common
 
 
 @click.command()

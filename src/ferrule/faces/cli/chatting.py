@@ -15,11 +15,12 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from ferrule.core.errors import FerruleError, RunCancelled
+from ferrule.host.assemble import call_of, model_of, person
 from ferrule.store import paths
 
 from .approve import TerminalApprover
-from .assemble import assemble, call_of, model_of, person
 from .running import stopping, unmet
+from .seated import seat
 from .show import Show
 from .slash import COMMANDS, Chat, nearest
 from .told import told
@@ -35,10 +36,11 @@ async def converse(options: dict[str, Any]) -> int:
     if resumed and not options.get("model"):
         options["model"] = model_of(resumed)
     lines = _lines()
-    assembly = assemble(options, interruptible=True)
+    assembly = seat(options, interruptible=True)
     chat = Chat(assembly, assembly.open(resumed))
     approver = TerminalApprover(assembly.terminal, lambda text: _answer(chat, text), user=person())
-    assembly.agent.approver = chat.session.driver.approver = approver
+    assembly.agent.approver = approver
+    chat.session.ask_with(approver)
     watch(chat, reasoning=bool(options.get("reasoning")))
     _greet(chat)
     task = asyncio.ensure_future(_talk(chat, lines, resumed=bool(resumed)))

@@ -110,9 +110,10 @@ def _terminal() -> Finding:
 
 def _sandbox() -> Iterable[Finding]:
     from ferrule.guard.sandbox.probes import probe
+    from ferrule.host.confinement import policy_of
     from ferrule.store.settings import load_settings
 
-    from .sandbox_report import policy_of, report
+    from .sandbox_report import report
 
     try:
         settings = load_settings()
@@ -124,9 +125,10 @@ def _sandbox() -> Iterable[Finding]:
 def _check_required(require: tuple[str, ...]) -> None:
     """Raises SandboxGap if commands, under the settings in force here, are not held in these ways too."""
     from ferrule.guard.sandbox.probes import probe
+    from ferrule.host.confinement import policy_of
     from ferrule.store.settings import load_settings
 
-    from .sandbox_report import check_required, policy_of
+    from .sandbox_report import check_required
 
     if require:
         settings = load_settings()

@@ -1,47 +1,16 @@
-"""HTTP tools of the command line: what settings, folders and a trusted repository name, and `ferrule tools import openapi`."""
+"""`ferrule tools import openapi`: tools out of descriptions that other programs wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ferrule.core.errors import ConfigError
+from ferrule.host.http_sources import FOLDER
 from ferrule.store import paths
-from ferrule.store.settings import Settings
-
-if TYPE_CHECKING:
-    from ferrule.connect.http import Loaded, Wanted
-
-_FOLDER = "http"
-_ROOTS = (".ferrule/http/", ".harness/http/")
-
-
-def http_tools_of(settings: Settings) -> Loaded | None:
-    """The HTTP tools of a run; None, and nothing loaded for it, where nobody names any. Raises ConfigError for what cannot be used."""
-    seen = settings.repository
-    theirs = seen.state == "trusted" and any(name.startswith(_ROOTS) for name in seen.files)
-    named = settings["tools.http_manifests"] or settings["tools.openapi"]
-    if not theirs and not named and not (paths.config() / _FOLDER).is_dir():
-        return None
-    from ferrule.connect.http import load_tools
-
-    return load_tools(wanted_of(settings), seen)
-
-
-def wanted_of(settings: Settings) -> Wanted:
-    """What the person's settings say of HTTP tools."""
-    from ferrule.connect.http import Wanted
-
-    return Wanted(
-        tuple(settings["tools.http_manifests"]),
-        settings["tools.openapi"] or None,
-        tuple(settings["tools.http_hosts"]),
-        tuple(settings["tools.http_secrets"]),
-        paths.config(),
-    )
 
 
 @click.group("import")
@@ -183,6 +152,6 @@ def _told(manifest: dict[str, Any], out: Path | None) -> list[str]:
         lines.append(f"secrets to fill in: {', '.join(f'`{one}`' for one in secrets)}")
     if out is not None:
         lines.append(
-            f"to use them: put `{out}` into `{paths.config() / _FOLDER}`, or name it in `tools.http_manifests`"
+            f"to use them: put `{out}` into `{paths.config() / FOLDER}`, or name it in `tools.http_manifests`"
         )
     return lines

@@ -1,79 +1,82 @@
-"""`ferrule init`: a settings file with every key commented."""
+"""`ferrule init`: an agent project that works as it is made, or only a settings file with every key commented."""
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 @click.command()
-@click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False))
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--user", is_flag=True, help="Write the person's own settings instead of the folder's.")
-def init(folder: str, force: bool, user: bool) -> int:
-    """Write a commented settings file into FOLDER/.ferrule. It takes effect once trusted (`ferrule trust`)."""
-    from ferrule.store import paths
+@click.argument("folder", default=".", type=click.Path(file_okay=False))
+@click.option("--force", is_flag=True, help="Replace files that are there; each is named.")
+@click.option("--settings-only", is_flag=True, help="Write nothing but FOLDER/.ferrule/ferrule.yaml.")
+@click.option("--user", is_flag=True, help="Write the person's own settings, and nothing into a folder.")
+def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
+    """Make an agent project in FOLDER: two typed tools and an agent, a tool file, a hook, settings, tests, a README.
 
-    target = paths.config() / "ferrule.yaml" if user else Path(folder) / ".ferrule" / "ferrule.yaml"
-    if os.path.lexists(target) and not force:
-        raise click.UsageError(f"{target} exists; --force replaces it")
-    _write(target, template(project=not user), follow=user)
-    click.echo(f"wrote {target}", err=True)
-    if not user:
+    Nothing is replaced without --force. What is in .ferrule/ takes effect once trusted (`ferrule trust`).
+    """
+    if user:
+        return _person_settings(force)
+    from .new_files import write_new
+    from .project import files_of
+    from .settings_template import template
+
+    root = Path(folder)
+    files = files_of(root.resolve().name)
+    if settings_only:
+        files = {".ferrule/ferrule.yaml": template(project=True)}
+    hint = "--force replaces" + (" it" if settings_only else " them; --settings-only writes the settings alone")
+    replaced = write_new(root, files, replace=force, hint=hint)
+    _tell(root, files, replaced)
+    if settings_only:
         click.echo("hint: read it, change it, then `ferrule trust` lets it take effect", err=True)
+    else:
+        _next(root)
     return 0
 
 
-def _write(target: Path, text: str, *, follow: bool) -> None:
-    """A new file. In a folder that others may have filled, a link is not followed: it could lead anywhere."""
-    from ferrule.core.errors import ConfigError
+def _tell(root: Path, files: Iterable[str], replaced: list[str]) -> None:
+    for name in files:
+        click.echo(f"{'replaced' if name in replaced else 'wrote'} {root / name}", err=True)
 
-    if not follow and target.parent.is_symlink():
-        raise ConfigError(f"`{target.parent}` is a link; nothing was written through it")
+
+def _next(root: Path) -> None:
+    """The next three commands, and what trust is."""
+    if str(root) != ".":
+        click.echo(f"\ncd {shlex.quote(str(root))}", err=True)
+    click.echo(
+        "\nnext:\n"
+        "  python -m pytest      the tests of tools.py: no model, no network\n"
+        "  ferrule trust         read what .ferrule/ holds and let it take effect\n"
+        "  ferrule chat          talk with a model that works in this folder\n"
+        "\nFiles in .ferrule/ do nothing until you trust them, here and in every folder that you get from others: a tool or a\n"
+        "hook is a program. Trust holds for the files as they are; a change asks again, and shows what is different.",
+        err=True,
+    )
+
+
+def _person_settings(force: bool) -> int:
+    """The person's own file: a link in their own folder is theirs, and followed."""
+    from ferrule.core.errors import ConfigError
+    from ferrule.store import paths
+
+    from .settings_template import template
+
+    target = paths.config() / "ferrule.yaml"
+    if os.path.lexists(target) and not force:
+        raise click.UsageError(f"{target} exists; --force replaces it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not follow:
-            target.unlink(missing_ok=True)
-        flags = (
-            os.O_WRONLY
-            | os.O_CREAT
-            | os.O_TRUNC
-            | os.O_CLOEXEC
-            | (0 if follow else os.O_EXCL | os.O_NOFOLLOW)
-        )
-        with os.fdopen(os.open(target, flags, 0o644), "w", encoding="utf-8") as file:
-            file.write(text)
+        target.write_text(template(project=False), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write `{target}`: {error.strerror}") from error
-
-
-def template(*, project: bool) -> str:
-    """Every setting as a comment, with its default and what it is for, made from the table of settings.
-
-    A line that begins with `#` and no blank can be uncommented as it stands.
-    """
-    from ferrule.store.settings_table import SETTINGS
-
-    lines = ["# Settings of Ferrule. Uncomment what you want to change."]
-    if project:
-        lines += [
-            "# A repository can only tighten some of these; `ferrule trust` lets this file take effect."
-        ]
-    for setting in SETTINGS:
-        if project and setting.project == "never":
-            continue
-        lines += ["", f"# {setting.short} {setting.long}".rstrip()]
-        if setting.choices:
-            possible = [choice for choice in setting.choices if not (project and choice in setting.refused)]
-            lines.append(f"#   one of: {', '.join(possible)}")
-        empty = "{}" if setting.kind in ("actions", "models", "providers", "policy", "policies") else ""
-        lines.append(f"#{setting.key}: {empty or _yaml(setting.default)}")
-    return "\n".join(lines) + "\n"
-
-
-def _yaml(value: object) -> str:
-    """A default in YAML, which for these values is JSON; text is quoted so that no word is taken for another type."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts
+    click.echo(f"wrote {target}", err=True)
+    return 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from .agreeing import agreed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -35,8 +36,7 @@ _workspace = click.option(
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """One line per server: name, whose it is, whether it is approved, how it is reached. Nothing is started."""
     from ferrule.connect.mcp import Approvals
-
-    from .mcp_servers import load
+    from ferrule.host.mcp_servers import load
 
     settings = _settings(workspace)
     loaded, book = load(settings), Approvals()
@@ -86,7 +86,8 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     settings, book = _settings(workspace), Approvals()
     server = _find(settings, name)
     if book.look(server).state in ("unknown", "moved"):
-        if (code := _agreed(book.diff(server), f"start `{name}` to see what it offers?", yes)) != 0:
+        _say(book.diff(server), err=True)
+        if (code := agreed(f"start `{name}` to see what it offers?", yes)) != 0:
             return code
         book.approve(server)
     manifest = _run(_listed(settings, server))
@@ -95,25 +96,12 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
         book.pend(server, None)
         click.echo(f"`{name}` is approved, and nothing changed", err=True)
         return 0
-    if (code := _agreed(book.diff(server, manifest), f"let models use these tools of `{name}`?", yes)) != 0:
+    _say(book.diff(server, manifest), err=True)
+    if (code := agreed(f"let models use these tools of `{name}`?", yes)) != 0:
         return code
     book.approve(server, manifest)
     click.echo(f"approved `{name}`: {len(manifest.tools)} tools", err=True)
     return 0
-
-
-def _agreed(shown: str, question: str, yes: bool) -> int:
-    """0 if the person agrees to what is shown, else the exit code."""
-    _say(shown, err=True)
-    if yes:
-        return 0
-    if not sys.stdin.isatty():
-        click.echo("not approved: this wants a person's yes\nhint: look at it, then say --yes", err=True)
-        return 7
-    if click.confirm(question, err=True):
-        return 0
-    click.echo("not approved; nothing changed", err=True)
-    return 4
 
 
 @mcp.command()
@@ -247,8 +235,7 @@ async def _listed(settings: Settings, server: McpServer) -> Manifest:
     from ferrule.connect.mcp import Approvals
     from ferrule.connect.mcp.server import Live
     from ferrule.core.errors import ConfigError, ToolFailed
-
-    from .mcp_servers import ground_of
+    from ferrule.host.mcp_servers import ground_of
 
     live = Live(server, ground_of(settings), Approvals(), None)
     try:
@@ -272,7 +259,7 @@ def _settings(workspace: str | None) -> Settings:
 def _find(settings: Settings, name: str) -> McpServer:
     from difflib import get_close_matches
 
-    from .mcp_servers import load
+    from ferrule.host.mcp_servers import load
 
     loaded = load(settings)
     found = next((server for server in loaded.servers if server.name == name), None)

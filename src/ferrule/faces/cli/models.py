@@ -56,10 +56,9 @@ def probe(model: str, as_json: bool) -> None:
 
 
 async def _asked(model: str) -> tuple[Capabilities, str]:
+    from ferrule.host.assemble import wire_of
     from ferrule.models.ways.ladder import choose
     from ferrule.store.settings import load_settings
-
-    from .assemble import wire_of
 
     wire = wire_of(load_settings(), model)
     found = await wire.capabilities()

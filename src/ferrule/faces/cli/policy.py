@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import common
+from ferrule.host.options import common
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -27,11 +27,11 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
 
     `ferrule policy explain run_command command="git push"`; exit code 0 allow, 7 ask, 4 deny.
     """
-    from .assemble import assemble
+    from .seated import seat
     from .terminal import visible
     from .tools import found, parsed
 
-    agent = assemble(options).agent
+    agent = seat(options).agent
     tool = found(agent.catalog, name)
     checked = tool.arguments.check(parsed(tool.arguments.schema, arguments, as_json))
     if checked.problems:
@@ -49,9 +49,9 @@ def test(file: Any, **options: Any) -> int:
 
     FILE has a line per case: `allow|ask|deny TOOL KEY=VALUE...` (quoted as a shell would); `#` begins a comment.
     """
-    from .assemble import assemble
+    from .seated import seat
 
-    agent = assemble(options).agent
+    agent = seat(options).agent
     passed = failed = 0
     for number, line in enumerate(file, 1):
         try:
@@ -92,9 +92,9 @@ def _case(agent: Agent, line: str) -> str | None:
 @common
 def lint(**options: Any) -> int:
     """Report rules that can never match, are shadowed, or name no tool."""
-    from .assemble import assemble
+    from .seated import seat
 
-    agent = assemble(options).agent
+    agent = seat(options).agent
     findings = agent.gate.rules.lint([tool.full_name for tool in agent.catalog])
     for finding in findings:
         click.echo(finding)

@@ -111,10 +111,9 @@ def _pairs(params: tuple[str, ...]) -> dict[str, str]:
 
 def _used(session: str, call: str) -> Used:
     """The call that was meant. Raises UsageError where that is not one."""
+    from ferrule.host.assemble import journal
     from ferrule.store.story import Story
     from ferrule.store.story import Used as UsedStep
-
-    from .assemble import journal
 
     story = Story()
     with journal() as store:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import common
+from ferrule.host.options import common
 
 if TYPE_CHECKING:
     from ferrule.core.events import Record
@@ -50,7 +50,7 @@ def replay(
         raise click.UsageError("name a session or a file, or say --all")
     if sum((live, policy_file is not None, options.get("model") is not None)) > 1:
         raise click.UsageError("--model, --live and --policy are three different things: say one")
-    from .assemble import journal
+    from ferrule.host.assemble import journal
 
     with journal() as store:
         if policy_file is not None:
@@ -106,10 +106,10 @@ def _again(found: Iterator[list[Record]], options: dict[str, Any], live: bool, a
 
     from ferrule.engine.recording import Recording
 
-    from .assemble import assemble
+    from .seated import seat
     from .terminal import as_json as encoded
 
-    assembly = assemble(options)
+    assembly = seat(options)
 
     async def work() -> list[Again]:
         try:
@@ -170,10 +170,10 @@ def _under(
     from ferrule.engine.what_if import what_if
     from ferrule.store.past_calls import past_calls
 
-    from .assemble import assemble
+    from .seated import seat
     from .terminal import as_json as encoded
 
-    catalog = assemble(options).agent.catalog
+    catalog = seat(options).agent.catalog
     past = past_calls(store, sessions=sessions or None)
     judged = list(what_if(past, lambda workspace: _gate(file, workspace), catalog))
     stopped = [one for one in judged if one.stricter]
@@ -241,11 +241,10 @@ def _line(text: str) -> str:
 )
 def bundle(sessions: tuple[str, ...], output: str) -> int:
     """Put sessions and the artifacts they refer to into one file, for another machine or a test."""
+    from ferrule.host.assemble import journal
     from ferrule.store import paths
     from ferrule.store.artifact_files import FileArtifacts
     from ferrule.store.bundles import write_bundle
-
-    from .assemble import journal
 
     try:
         with journal() as store:
@@ -265,14 +264,13 @@ def bundle(sessions: tuple[str, ...], output: str) -> int:
 def import_sessions(file: str) -> int:
     """Add the sessions of a bundle, an export (.jsonl) or an archive (.jsonl.gz) to the journal, as they are: with their
     owner and hashes."""
+    from ferrule.host.assemble import journal
     from ferrule.store import paths
     from ferrule.store.archive import import_file
     from ferrule.store.artifact_files import FileArtifacts
     from ferrule.store.audit_verify import opened
     from ferrule.store.bundles import import_bundle
     from ferrule.store.jsonl import import_jsonl
-
-    from .assemble import journal
 
     path = Path(file)
     with journal() as store:

@@ -33,10 +33,9 @@ def _worked(store: Journal, session: str) -> tuple[int, str]:
 def fork(session: str, run: int | None) -> int:
     """A new session that goes on from a point of another one, which stays as it is. Prints its id."""
     from ferrule.engine.rewind import fork as forked
+    from ferrule.host.assemble import journal
     from ferrule.store import paths
     from ferrule.store.artifact_files import FileArtifacts
-
-    from .assemble import journal
 
     with journal() as store:
         found = store.find(session).session
@@ -65,11 +64,10 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
 
     from ferrule.engine.rewind import fork as forked
     from ferrule.engine.rewind import put_back, rewind_plan
+    from ferrule.host.assemble import journal
     from ferrule.store import paths
     from ferrule.store.artifact_files import FileArtifacts
     from ferrule.store.artifacts import Scope
-
-    from .assemble import journal
 
     artifacts = FileArtifacts(paths.state() / "artifacts")
     with journal() as store:

@@ -10,79 +10,55 @@ import os
 import signal
 import sys
 import threading
-from importlib import import_module
 from typing import Any
 
 import click
 
 from ferrule._version import __version__
+from ferrule.host.lazy_group import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("run:run", "Work one message to its end and print the answer."),
-    "chat": ("chat:chat", "Talk with a model that works in this folder."),
-    "tools": ("tools:tools", "List the tools, show one, call one; check, test and write tool files."),
-    "skills": ("skills:skills", "List the skills, show one, check that all are well made."),
-    "mcp": ("mcp:mcp", "List, approve and test MCP servers, sign in to them."),
-    "a2a": ("a2a:a2a", "List, approve and test agents that speak A2A."),
-    "policy": ("policy:policy", "Explain, test and check permission rules."),
-    "models": ("models:models", "List, probe and pull models."),
-    "sessions": ("sessions:sessions", "List, show, resume, export, verify and archive sessions."),
-    "audit": ("audit:audit", "Prove what calls did: verify, explain, export, sign."),
-    "submit": ("scale:submit", "Hand a message in as a job for workers."),
-    "worker": ("scale:worker", "Work jobs of the queue, beside others."),
-    "validate": ("validate:validate", "Check all that this folder brings: settings, rules, tools, hooks."),
-    "trust": ("trust:trust", "Let this folder's own settings take effect, or stop them."),
-    "doctor": ("doctor:doctor", "Say what this machine can do and what is missing."),
-    "init": ("init:init", "Write a commented settings file into this folder."),
-    "completion": ("completion:completion", "Print shell completion for bash, zsh or fish."),
+    "run": ("ferrule.faces.cli.run:run", "Work one message to its end and print the answer."),
+    "chat": ("ferrule.faces.cli.chat:chat", "Talk with a model that works in this folder."),
+    "tools": (
+        "ferrule.faces.cli.tools:tools",
+        "List the tools, show one, call one; check, test and write tool files.",
+    ),
+    "skills": ("ferrule.faces.cli.skills:skills", "List the skills, show one, check that all are well made."),
+    "mcp": ("ferrule.faces.cli.mcp:mcp", "List, approve and test MCP servers, sign in to them."),
+    "a2a": ("ferrule.faces.cli.a2a:a2a", "List, approve and test agents that speak A2A."),
+    "policy": ("ferrule.faces.cli.policy:policy", "Explain, test and check permission rules."),
+    "models": ("ferrule.faces.cli.models:models", "List, probe and pull models."),
+    "sessions": (
+        "ferrule.faces.cli.sessions:sessions",
+        "List, show, resume, export, verify and archive sessions.",
+    ),
+    "audit": ("ferrule.faces.cli.audit:audit", "Prove what calls did: verify, explain, export, sign."),
+    "submit": ("ferrule.faces.cli.scale:submit", "Hand a message in as a job for workers."),
+    "worker": ("ferrule.faces.cli.scale:worker", "Work jobs of the queue, beside others."),
+    "validate": (
+        "ferrule.faces.cli.validate:validate",
+        "Check all that this folder brings: settings, rules, tools, hooks.",
+    ),
+    "serve": (
+        "ferrule.faces.serve.command:serve",
+        "Serve tools and agents: MCP, ACP, A2A, OpenAI, web console.",
+    ),
+    "trust": ("ferrule.faces.cli.trust:trust", "Let this folder's own settings take effect, or stop them."),
+    "doctor": ("ferrule.faces.cli.doctor:doctor", "Say what this machine can do and what is missing."),
+    "init": ("ferrule.faces.cli.init:init", "Write a commented settings file into this folder."),
+    "completion": (
+        "ferrule.faces.cli.completion:completion",
+        "Print shell completion for bash, zsh or fish.",
+    ),
 }
-"""Command name to `module:object` in this package and its line of help. Help loads nothing else."""
-
-
-class LazyGroup(click.Group):
-    """Loads a command's module when it is called, not when it is listed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, name = COMMANDS[cmd_name][0].split(":")
-        return getattr(import_module(f"ferrule.faces.cli.{module}"), name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and args[0][:1] != "-":
-            raise click.UsageError(_no_command(args[0]), ctx=ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            from .terminal import drop_output
-
-            # The reader went away (`| head`): nobody is left to tell. click would call it a failure.
-            drop_output()
-            return 0
-
-
-def _no_command(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, COMMANDS, 2, 0.5)
-    meant = " or ".join(f"`{one}`" for one in near)
-    return f"there is no command `{name}`" + (f"; did you mean {meant}?" if near else "")
+"""Command name to its `module:object` and its line of help. Help loads nothing else."""
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:

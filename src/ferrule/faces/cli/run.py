@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import common, yes_to
+from ferrule.host.options import common, yes_to
 
 
 @click.command()

@@ -15,8 +15,9 @@ from ferrule.core.events import FORMAT, Event, encode
 from ferrule.engine.budgets import dollars
 from ferrule.engine.live import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
+from ferrule.host.assemble import call_of, model_of
 
-from .assemble import Assembly, assemble, call_of, model_of
+from .seated import Seated, seat
 from .show import Show
 from .terminal import as_json
 
@@ -41,7 +42,7 @@ async def one_shot(
     """
     if session_id and not options.get("model"):
         options["model"] = model_of(session_id)
-    assembly = assemble(options)
+    assembly = seat(options)
     session = assembly.open(session_id)
     task = asyncio.ensure_future(_work(session, text, assembly, options, finish))
     assembly.terminal.reader_gone = task.cancel
@@ -79,9 +80,7 @@ def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[l
             loop.remove_signal_handler(number)
 
 
-async def _work(
-    session: Session, text: str, assembly: Assembly, options: dict[str, Any], finish: bool
-) -> int:
+async def _work(session: Session, text: str, assembly: Seated, options: dict[str, Any], finish: bool) -> int:
     stream, one_object = bool(options.get("json_stream")), bool(options.get("as_json"))
     live = not stream and not one_object and sys.stdout.isatty()
     show = Show(assembly.terminal, lambda call_id: call_of(session, call_id), live=live)
@@ -110,7 +109,7 @@ async def _work(
     return exit_code(session.driver.machine.results())
 
 
-async def _runs(session: Session, text: str, finish: bool, assembly: Assembly) -> AsyncIterator[RunResult]:
+async def _runs(session: Session, text: str, finish: bool, assembly: Seated) -> AsyncIterator[RunResult]:
     if finish:
         left = await session.resume()
         if left is not None:
@@ -121,7 +120,7 @@ async def _runs(session: Session, text: str, finish: bool, assembly: Assembly) -
         yield await session.run(text)
 
 
-def _failed(session: Session, assembly: Assembly, error: FerruleError) -> int:
+def _failed(session: Session, assembly: Seated, error: FerruleError) -> int:
     if isinstance(error, LimitReached):
         assembly.terminal.say(f"! the session is kept: {session.id}", style="yellow")
         if error.limit == "max_seconds":
@@ -129,7 +128,7 @@ def _failed(session: Session, assembly: Assembly, error: FerruleError) -> int:
     raise error
 
 
-def _printer(assembly: Assembly, show: Show) -> Callable[[Live], None]:
+def _printer(assembly: Seated, show: Show) -> Callable[[Live], None]:
     def printed(item: Live) -> None:
         assembly.terminal.answer(as_json(line_of(item)))
         show(item)

@@ -1,4 +1,4 @@
-"""The sandbox as the settings ask for it and as this machine holds it, for the doctor.
+"""The sandbox as this machine holds it, for the doctor.
 
 The first finding is the way commands are held; then one for each aspect: `sandbox.<aspect>`, whose detail begins
 with `yes`, `partly` or `no` and says by what. What is said is what `choose` decides by, nothing else.
@@ -8,35 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.sandbox.gap import Mode, SandboxGap
-from ferrule.guard.sandbox.policy import Aspect, Bounds, Holds, Policy
+from ferrule.guard.sandbox.policy import Aspect, Holds, Policy
 from ferrule.guard.sandbox.probes import Probes
 from ferrule.guard.sandbox.rungs import Missing, Rung, choose, ladder
-from ferrule.store.settings import Settings
 
 from .findings import Finding
-
-MIB = 1024 * 1024
-
-
-def policy_of(settings: Settings, root: Path | None = None, names: Names = DEFAULT) -> Policy:
-    """What the settings say about commands. `root` is the workspace without links in its path."""
-    return Policy(
-        root=root or Path(settings.workspace).resolve(),
-        names=names,
-        readable=tuple(str(Path(one).expanduser().absolute()) for one in settings["sandbox.readable"]),
-        writable=tuple(str(Path(one).expanduser().absolute()) for one in settings["sandbox.writable"]),
-        network=tuple(settings["sandbox.network"]),
-        bounds=Bounds(
-            settings["sandbox.memory"] * MIB,
-            settings["sandbox.processes"],
-            settings["sandbox.file_size"] * MIB,
-        ),
-        require=frozenset(Aspect(one) for one in settings["sandbox.require"]),
-    )
 
 
 def check_required(policy: Policy, probes: Probes, mode: Mode, also: Iterable[Aspect] = ()) -> None:

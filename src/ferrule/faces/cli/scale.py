@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from .options import SETTING_OPTIONS, common
+from ferrule.host.options import SETTING_OPTIONS, common
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -71,15 +71,15 @@ def assembled(job: Job, journal: Journal) -> Agent:
 
     Nobody is asked, also where the worker runs in a terminal: who sits there is not whose job it is.
     """
-    from ferrule.guard.approval import NobodyToAsk
+    from ferrule.host.assemble import assemble
 
-    from .assemble import assemble
+    def notice(text: str) -> None:
+        click.echo(f"! {text}", err=True)
 
     options = {name.replace(".", "__"): value for name, value in job.options.items()}
-    given = {**options, "model": job.model or None, "workspace": job.workspace or None, "quiet": True}
-    agent = assemble(given).agent.working_for(job.tenant, job.user, journal)
-    agent.approver = NobodyToAsk()
-    return agent
+    given = {**options, "model": job.model or None, "workspace": job.workspace or None}
+    agent = assemble(given, notice=notice, journal=journal).agent
+    return agent.working_for(job.tenant, job.user, journal)
 
 
 @click.command()
@@ -130,8 +130,8 @@ def _listed(jobs: Jobs) -> int:
 
 def _handed_in(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
     from ferrule.engine.scale.jobs import Job
+    from ferrule.host.assemble import person
 
-    from .assemble import person
     from .terminal import visible
 
     job = Job(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.host.options import common, yes_to
+
 from .audit import verify
-from .options import common, yes_to
 from .recordings import bundle, import_sessions, replay
 from .rewinding import fork, rewind
 
@@ -37,7 +38,8 @@ def list_sessions(number: int, as_json: bool) -> None:
     """One line per session: id, when, state, model, first question."""
     from dataclasses import asdict
 
-    from .assemble import journal
+    from ferrule.host.assemble import journal
+
     from .terminal import as_json as encoded
     from .terminal import visible
 
@@ -58,9 +60,8 @@ def list_sessions(number: int, as_json: bool) -> None:
 @click.argument("session")
 def show(session: str) -> None:
     """The whole session as text: questions, calls with results, answers."""
+    from ferrule.host.assemble import journal
     from ferrule.store.export import transcript
-
-    from .assemble import journal
 
     with journal() as store:
         for part in transcript(store.records(store.find(session).session)):
@@ -85,10 +86,9 @@ def show(session: str) -> None:
 @click.option("--redact", is_flag=True, help="Without secrets; as JSON lines it cannot be imported then.")
 def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
+    from ferrule.host.assemble import journal
     from ferrule.store.export import markdown, screenplay
     from ferrule.store.jsonl import jsonl
-
-    from .assemble import journal
 
     writer = {"jsonl": jsonl, "markdown": markdown, "spmd": screenplay}[kind]
     with journal() as store:
@@ -159,9 +159,8 @@ def archive(session: tuple[str, ...], older_than: str | None, output: str | None
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def salvage(yes: bool) -> int:
     """Copy what verifies out of a damaged journal; the damaged file is kept beside the new one."""
+    from ferrule.host.assemble import journal_file
     from ferrule.store.salvage import salvage as rescue
-
-    from .assemble import journal_file
 
     path = journal_file().path
     if path is None or not path.exists():

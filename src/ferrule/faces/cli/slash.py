@@ -14,7 +14,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.session import Session
 from ferrule.guard.gate import select_mode
 
-from .assemble import Assembly
+from .seated import Seated
 from .show import Show
 
 CONTEXT_BYTES = 8_000
@@ -28,7 +28,7 @@ class Chat:
     `stop_turn` cancels what the model works on; None while it does not.
     """
 
-    assembly: Assembly
+    assembly: Seated
     session: Session
     show: Show = field(init=False)
     stop_turn: Callable[[], object] | None = None
@@ -130,7 +130,6 @@ async def _another(chat: Chat, wanted: str) -> None:
     if found.session == chat.session.id:
         raise ConfigError(f"`{wanted}` is this session")
     other = chat.assembly.agent.resume(found.session)
-    other.driver.approver = chat.session.driver.approver
     chat.session.driver.log.observer = None
     await chat.session.close()
     chat.session = other

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
 
+from ferrule.host.lazy_group import drop_output
+
 TOP, SIDE, BOTTOM = "┏", "┃", "┗"
 """The frame of a question. Nothing but a question ever shows them."""
 
@@ -170,8 +172,3 @@ def _columns() -> int:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
         return shutil.get_terminal_size().columns
-
-
-def drop_output() -> None:
-    """Nobody reads standard output any more: what else is written there, also at exit, goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -208,9 +208,8 @@ def bench_of_tests() -> Bench:
     """What tests run with: the tools that ship, and commands that see their folder and the system, and no network."""
     from ferrule.extend.checking_runs import Bench
     from ferrule.guard.sandbox.policy import Policy
+    from ferrule.host.shipped import shipped
     from ferrule.toolkits.commands import CommandPolicy
-
-    from .shipped import shipped
 
     def resources(folder: Path) -> list[object]:
         return [CommandPolicy(timeout=60, confine=Policy(root=folder), on_gap="required")]

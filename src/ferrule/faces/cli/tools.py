@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.host.options import common, yes_to
+
 from .http_tools import import_
-from .options import common, yes_to
 from .promote import promote
 from .tool_files import check, new, test
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ferrule.core.calls import Result
     from ferrule.tools.definition import Tool
 
-    from .assemble import Assembly
+    from .seated import Seated
 
 
 @click.group()
@@ -33,10 +34,10 @@ for _command in (check, test, new, promote, import_):
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_tools(as_json: bool, **options: Any) -> None:
     """One line per tool: name, side effect, risk, first line of its description."""
-    from .assemble import assemble
+    from .seated import seat
     from .terminal import visible
 
-    catalog = assemble(options).agent.catalog
+    catalog = seat(options).agent.catalog
     if as_json:
         rows = [
             {
@@ -63,10 +64,10 @@ def show(name: str, **options: Any) -> None:
     """Everything about one tool, with its schema as the model gets it, and whether it can be sent strict."""
     from ferrule.models.strict_schema import compile_strict
 
-    from .assemble import assemble
+    from .seated import seat
     from .terminal import as_json, visible
 
-    tool = found(assemble(options).agent.catalog, name)
+    tool = found(seat(options).agent.catalog, name)
     click.echo(f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n")
     click.echo(visible(tool.description) + "\n")
     click.echo(as_json(tool.arguments.schema, indent=2))
@@ -89,10 +90,10 @@ def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: b
     """
     import asyncio
 
-    from .assemble import assemble
     from .running import OUTCOMES
+    from .seated import seat
 
-    assembly = assemble(options)
+    assembly = seat(options)
     tool = found(assembly.agent.catalog, name)
     result = asyncio.run(_called(assembly, tool, parsed(tool.arguments.schema, arguments, as_json)))
     if result.success or envelope:
@@ -102,7 +103,7 @@ def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: b
     return 0 if result.success else OUTCOMES.get(result.error_type, 1)
 
 
-async def _called(assembly: Assembly, tool: Tool, values: dict[str, Any]) -> Result:
+async def _called(assembly: Seated, tool: Tool, values: dict[str, Any]) -> Result:
     session = assembly.open(None)
     # No model is asked: it has nothing to complain about.
     try:

@@ -29,8 +29,7 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
         click.echo(encoded(SCHEMA, indent=2))
         return 0
     from ferrule.extend.checking_workspace import check_workspace
-
-    from .shipped import shipped
+    from ferrule.host.shipped import shipped
 
     names = [tool.full_name for tool in shipped()]
     checked = asyncio.run(check_workspace(folder, shipped=names))

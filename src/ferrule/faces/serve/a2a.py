@@ -20,12 +20,11 @@ from functools import cache
 from typing import Any
 
 from ferrule._version import __version__
-from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
-from ferrule.models.proxies import loopback
+from ferrule.host.door import Application, Door
+from ferrule.host.serving import address_of, hosts_of, serve
 
 from .desk import Desk, Item, Refused, Task
-from .door import Application, Door
 
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
@@ -62,31 +61,23 @@ class A2aServer:
         url: str = "",
         version: str = __version__,
     ) -> None:
-        if not loopback(host) and not url.startswith("https://"):
-            raise ConfigError(
-                f"serving on `{host}` would send the token in the clear",
-                hint="serve on 127.0.0.1, put a proxy with TLS before it, and say its `url`",
-            )
         self._host, self._port = host, port
-        self.url = (url or f"http://{host}:{port}").rstrip("/")
+        self.url = address_of(host, port, url)
         self.desk = Desk(agent)
         self.card = card_of(
             name, description, skills or (_any(description),), f"{self.url}{RPC_PATH}", version
         )
-        hosts = {f"{host}:{port}", f"localhost:{port}", self.url.partition("://")[2].partition("/")[0]}
         self.app: Application = Door(
-            _application(self.desk, self.card), token=token, hosts=hosts, reads=[CARD_PATH]
+            _application(self.desk, self.card),
+            token=token,
+            hosts=hosts_of(host, port, self.url),
+            reads=[CARD_PATH],
         )
 
     async def run(self) -> None:
         """Serve until the process is told to end; then every task is ended and written down."""
-        import uvicorn
-
-        config = uvicorn.Config(
-            self.app, host=self._host, port=self._port, log_level="warning", lifespan="off", ws="none"
-        )
         try:
-            await uvicorn.Server(config).serve()
+            await serve(self.app, self._host, self._port)
         finally:
             await self.close()
 

@@ -163,7 +163,8 @@ class Desk:
 
         session = conversation.session
         async with conversation.busy:
-            session.driver.approver, session.driver.log.observer = task, shown
+            session.ask_with(task)
+            session.driver.log.observer = shown
             try:
                 result = await session.run(text)
                 end = Item("done", result.text)

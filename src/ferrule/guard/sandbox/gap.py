@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import FerruleError
 from ferrule.core.identity import Identity
-from ferrule.guard.approval import Answer, ApprovalRequest, Approver
+from ferrule.guard.approval import Answer, ApprovalRequest, Approver, question_tool
 from ferrule.guard.offers import Offer
-from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
+from ferrule.tools.definition import Risk, SideEffect
 
 from .policy import Applied, Aspect, Policy
 
@@ -133,24 +132,9 @@ def _preview(applied: Applied, missing: tuple[Missing, ...]) -> str:
     return "\n".join([f"what holds commands here: {applied.rung}", *lines, *steps])
 
 
-class _NoArguments:
-    schema: Mapping[str, Any] = {"type": "object"}
-
-    def check(self, arguments: Any) -> Checked:
-        return Checked(dict(arguments), [], [])
-
-
-async def _never() -> None:
-    """The question has the form of a call; there is nothing to run."""
-
-
-QUESTION = Tool(
-    name="unconfined_commands",
-    description="Run commands although this machine cannot hold them as required.",
-    arguments=_NoArguments(),
-    handler=_never,
-    side_effect=SideEffect.EXECUTE,
-    risk=Risk.CRITICAL,
-    is_async=True,
+QUESTION = question_tool(
+    "unconfined_commands",
+    "Run commands although this machine cannot hold them as required.",
+    SideEffect.EXECUTE,
 )
-"""What the question is about, in the form that approvers know. It is in no catalog."""
+"""What the question is about, in the form that approvers know."""

@@ -46,7 +46,7 @@ def ground_of(settings: Settings, root: Path | None = None, names: Names | None 
     """Where servers are started and how they are held, as the settings say it for commands."""
     from ferrule.connect.mcp import Ground
 
-    from .sandbox_report import policy_of
+    from .confinement import policy_of
 
     extended = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
     return Ground(

@@ -1,12 +1,11 @@
-"""From settings and flags to an agent that is ready to work: the one place where the command line meets the engine."""
+"""From settings and flags to an agent that is ready to work: the one place where faces meet the engine."""
 
 from __future__ import annotations
 
 import getpass
 import os
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.agent import Agent
 from ferrule.engine.artifact_tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.session import Session
-from ferrule.guard.approval import AllowThese, Approver, NobodyToAsk
+from ferrule.guard.approval import Approver, NobodyToAsk
 from ferrule.guard.gate import Gate, select_mode
 from ferrule.guard.grants import Grants
 from ferrule.guard.reserved import DEFAULT, Names
@@ -27,7 +26,7 @@ from ferrule.models.registry import resolve
 from ferrule.models.wire import ModelOptions, Wire
 from ferrule.store import paths
 from ferrule.store.artifacts import Artifacts
-from ferrule.store.journal import SqliteJournal
+from ferrule.store.journal import Journal, SqliteJournal
 from ferrule.store.places import artifacts_at, journal_at
 from ferrule.store.settings import PROJECT_FILE, ForModel, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
@@ -37,21 +36,19 @@ from ferrule.tools.reliability import policies
 from ferrule.tools.toolset import governed
 
 from .a2a_peers import peers_of
-from .approve import TerminalApprover
+from .confinement import policy_of
 from .hosted_tools import approval_tools, hosted_tools
-from .http_tools import http_tools_of
+from .http_sources import http_tools_of
 from .mcp_servers import servers_of
 from .options import SETTING_OPTIONS
-from .sandbox_report import policy_of
 from .shipped import shipped
-from .terminal import Terminal
 from .texts import read_texts
 from .tool_loading import FINDERS, loaded, named_for_loading, search_of
-from .typing_in import read_line
 
 if TYPE_CHECKING:
     from ferrule.connect.a2a import Peers
     from ferrule.connect.mcp import Servers
+    from ferrule.engine.bus import Bus
     from ferrule.engine.registration import RegistrationLimits
     from ferrule.extend.extensions import Extensions
     from ferrule.store.postgres_journal import PostgresJournal
@@ -62,6 +59,8 @@ _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 _ARTIFACTS = (b"tools", b"hooks", b"agents")
 """Words without which a settings file holds nothing but settings."""
 
+Notice = Callable[[str], None]
+
 INSTRUCTIONS = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
     "Look before you change something, change only what was asked for, and say briefly what you did."
@@ -70,11 +69,11 @@ INSTRUCTIONS = (
 
 @dataclass(slots=True)
 class Assembly:
-    """An agent with the settings it was made from and the terminal it talks to."""
+    """An agent with the settings it was made from. `notice` is told, sentence by sentence, what a person should know."""
 
     agent: Agent
     settings: Settings
-    terminal: Terminal
+    notice: Notice
     extensions: Extensions | None = None
     servers: Servers | None = None
     peers: Peers | None = None
@@ -114,7 +113,7 @@ class Assembly:
         except FerruleError as error:
             if strict:
                 raise
-            self.terminal.talk(f"! {error.detail}", style="yellow")
+            self.notice(error.detail)
         finally:
             for brought in (self.extensions, self.servers, self.peers):
                 if brought is not None:
@@ -136,16 +135,24 @@ def call_of(session: Session, call_id: str) -> Call | None:
     return None if slot is None else slot.call
 
 
-def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembly:
-    """Read the settings with these command-line options on top, and build the agent. No network.
+def assemble(
+    options: dict[str, Any],
+    *,
+    notice: Notice,
+    approver: Approver | None = None,
+    journal: Journal | None = None,
+    bus: Bus | None = None,
+    interruptible: bool = False,
+) -> Assembly:
+    """Read the settings with these options on top (a setting's key with `__` for the dot; `workspace`), and build the agent. No network.
 
+    `approver` is who is asked, by default nobody; `journal` takes the place of the one that the settings name, and stays its owner's.
     Raises ConfigError naming the setting and where it stands.
     """
     settings = load_settings(workspace=options.get("workspace"), flags=_flags(options))
     signer = _signer(settings)
-    terminal = Terminal(quiet=bool(options.get("quiet")))
-    for notice in settings.notices:
-        terminal.say(f"! {notice}", style="yellow")
+    for one in settings.notices:
+        notice(one)
     mine = settings.for_model(settings.model)
     names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
     workspace = Workspace(settings.workspace, names=names)
@@ -163,7 +170,7 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
     catalog, unknown = _catalog(settings, mine, tools if peers is None else (*tools, *peers.tools))
     brought = [one.notices for one in (extensions, texts, http, servers, peers) if one is not None]
     for problem in (*gate.grants.problems, *chain.from_iterable(brought), *unknown):
-        terminal.say(f"! {problem}", style="yellow")
+        notice(str(problem))
     agent = Agent(
         settings.model,
         catalog,
@@ -171,8 +178,9 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         workspace=workspace,
         limits=mine.limits,
         gate=gate,
-        approver=_approver(options, terminal),
-        journal=journal_at(settings.journal, durability=settings["journal.durability"]),
+        approver=approver or NobodyToAsk(),
+        journal=journal or journal_at(settings.journal, durability=settings["journal.durability"]),
+        bus=bus,
         hooks=() if extensions is None else extensions.hooks,
         agents=extensions.agents or None if extensions is not None else None,
         registration=_registration(settings, extensions),
@@ -189,7 +197,7 @@ def assemble(options: dict[str, Any], *, interruptible: bool = False) -> Assembl
         require_successful_tools=settings["tools.required"],
         tool_search=search_of(settings, catalog),
     )
-    return Assembly(agent, settings, terminal, extensions, servers, peers, signer)
+    return Assembly(agent, settings, notice, extensions, servers, peers, signer)
 
 
 def _signer(settings: Settings) -> Signer | None:
@@ -319,14 +327,6 @@ def _catalog(settings: Settings, mine: ForModel, tools: Iterable[Tool]) -> tuple
 def _no_tool(catalog: Catalog, name: str) -> str:
     near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
     return f"the settings name a tool `{name}`, and there is none" + (f"; nearest: {near}" if near else "")
-
-
-def _approver(options: dict[str, Any], terminal: Terminal) -> Approver:
-    asked: Approver = NobodyToAsk()
-    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        asked = TerminalApprover(terminal, read_line, user=person())
-    yes_to = tuple(options.get("yes_to") or ())
-    return AllowThese(yes_to, asked) if yes_to else asked
 
 
 def wire_of(settings: Settings, name: str) -> Wire:

@@ -1,0 +1,59 @@
+"""A group of commands that loads a command when it is called, not when it is listed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+def drop_output() -> None:
+    """Nobody reads standard output any more: what else is written there, also at exit, goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class LazyGroup(click.Group):
+    """`table` holds, for each command's name, its `module:object` and its line of help."""
+
+    def __init__(self, *, table: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        super().__init__(**more)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._table:
+            return None
+        module, name = self._table[cmd_name][0].split(":")
+        return getattr(import_module(module), name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._table and args[0][:1] != "-":
+            raise click.UsageError(self._no_command(args[0]), ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader went away (`| head`): nobody is left to tell. click would call it a failure.
+            drop_output()
+            return 0
+
+    def _no_command(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, self._table, 2, 0.5)
+        meant = " or ".join(f"`{one}`" for one in near)
+        return f"there is no command `{name}`" + (f"; did you mean {meant}?" if near else "")
