@@ -11,12 +11,14 @@ JOBS ?= 2
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+# The tests start hundreds of processes: what Python compiled is kept, whatever the machine says.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bus soak crash replays scale files docs readme eval clean
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak crash replays scale files docs readme site eval clean
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 venv: $(READY) ## a virtual environment with everything, made once
 
@@ -50,6 +52,12 @@ promises: $(READY) ## what is promised, what proves it, and what is put off
 bench: $(READY) ## what Ferrule itself costs
 	$(BIN)/python benchmarks/run.py
 
+bench-peers: ## what others cost, beside Ferrule, in environments of their own (an hour)
+	$(PYTHON) benchmarks/peers/envs.py
+	$(PYTHON) benchmarks/peers/run.py --out build/peers.json
+	$(PYTHON) benchmarks/peers/goals.py build/peers.json
+	$(PYTHON) benchmarks/peers/report.py build/peers.json
+
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 	$(BIN)/python benchmarks/soak.py
 
@@ -75,6 +83,9 @@ docs: $(READY) ## the pages that are made from the code
 
 readme: $(READY) ## the transcript and the figures of the README, from programs that run now
 	$(BIN)/python docs/make_readme.py
+
+site: $(READY) ## the documentation as a site, in build/site; a dead link ends it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py

@@ -536,3 +536,12 @@ def test_schemas_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
         seen.add(ran.stdout)
     assert len(seen) == 1
     assert seen.pop().startswith(b"modelled {")
+
+
+def test_a_function_given_with_options_is_the_tool_that_the_decorator_makes_of_it() -> None:
+    def look(path: str) -> str:
+        """Look."""
+        return path
+
+    made, decorated = tool(look, side_effect="read", risk="low"), tool(side_effect="read", risk="low")(look)
+    assert (made.side_effect, made.risk) == (decorated.side_effect, decorated.risk) == ("read", "low")

@@ -15,12 +15,12 @@ An attempt that timed out in a thread cannot be stopped: the thread goes on and 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.models.retry import dice
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
@@ -52,7 +52,7 @@ async def run(tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, c
         if not policy.retries(failure.kind):
             raise failure
         most = policy.attempts(tool.repeatable)
-        wait = max(policy.wait(number, random.random()), failure.retry_after or 0)
+        wait = max(policy.wait(number, dice()), failure.retry_after or 0)
         if number >= most or wait > policy.longest:
             raise _exhausted(tool, failure, number, context, wait if number < most else None)
         context.progress(f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most} in {wait:.1f} s")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -29,7 +28,7 @@ def staged(folder: int, data: bytes, like: os.stat_result | None) -> Generator[s
     `like` is the file that will be replaced: only its owner can read the new content until it has that
     file's mode. Without it the mode is that of any new file (0666 less the umask). Raises OSError.
     """
-    name = TEMPORARY + secrets.token_hex(8)
+    name = TEMPORARY + os.urandom(8).hex()
     descriptor = os.open(name, _NEW, 0o600 if like else 0o666, dir_fd=folder)
     try:
         try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Generator
@@ -179,7 +178,7 @@ def _read(file: Path) -> list[Any]:
 
 def _replace(file: Path, text: str) -> None:
     """Write beside, make durable, rename over: a reader sees the old or the new file."""
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    beside = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:

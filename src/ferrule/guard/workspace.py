@@ -20,7 +20,6 @@ neighbouring system calls; writers using this object are serialised).
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import stat
@@ -297,7 +296,9 @@ class Workspace:
         except OSError:
             return []  # The folder is missing too: nothing to suggest.
         allowed = {below[-1].lower(): below for below, _ in found[:2000] if self._readable(below)}
-        near = difflib.get_close_matches(last.lower(), allowed, n=2)
+        from difflib import get_close_matches
+
+        near = get_close_matches(last.lower(), allowed, n=2)
         return ["/".join(allowed[one]) for one in near]
 
     def _readable(self, below: tuple[str, ...]) -> bool:

@@ -7,7 +7,6 @@ model server is not reachable from there, and this is the mistake that people ma
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
@@ -46,7 +45,9 @@ def parse_proxy(url: str) -> Proxy:
     credentials = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        credentials = "Basic " + base64.b64encode(pair).decode()
+        from base64 import b64encode
+
+        credentials = "Basic " + b64encode(pair).decode()
     return parts.hostname, parts.port or 80, credentials
 
 

@@ -6,13 +6,20 @@ Nothing is repeated once a byte of an answer was seen: its words may already be 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ferrule.core.errors import ProviderError
 
 T = TypeVar("T")
+
+
+def dice() -> float:
+    """A number between 0 and 1. Nothing is thrown in most runs, so the library is loaded by the first throw."""
+    import random
+
+    return random.random()
+
 
 ATTEMPTS = 4
 """Attempts in total."""
@@ -31,7 +38,7 @@ async def retrying(
     notice: Callable[[str, str], None] | None = None,
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    dice: Callable[[], float] = random.random,
+    dice: Callable[[], float] = dice,
 ) -> T:
     """The first answer that is no retryable ProviderError; the last error if there is none.
 

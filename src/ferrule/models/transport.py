@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import ssl
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -27,7 +26,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from .connection import Broken, Connection, Origin, Pool
 from .http1 import request_head
 from .proxies import proxy_for
-from .retry import retrying
+from .retry import dice, retrying
 
 T = TypeVar("T")
 
@@ -105,7 +104,7 @@ class Transport:
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        dice: Callable[[], float] = random.random,
+        dice: Callable[[], float] = dice,
     ) -> None:
         self.timeouts = timeouts
         self._sleep = sleep

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core.errors import ToolDefinitionError
@@ -55,6 +54,8 @@ class Catalog:
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
         """Names like this one, best first, for the message about an unknown tool."""
+        from difflib import get_close_matches
+
         return get_close_matches(name, self._tools, n=count, cutoff=0.5)
 
     def wire_name(self, tool: Tool) -> str:

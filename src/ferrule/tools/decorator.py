@@ -30,7 +30,7 @@ _DEFAULT_RISK = {
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[..., Any], /, **options: Any) -> Tool: ...
 
 
 @overload
@@ -61,7 +61,7 @@ def tool(
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, sync or async: `@tool` or `@tool(side_effect="read", timeout=5)`.
+    """Make a tool of a function, sync or async: `@tool`, `@tool(side_effect="read", timeout=5)`, `tool(function, risk="low")`.
 
     Parameters become the JSON Schema: plain types, Literals, enums, Optionals, nested lists and dicts,
     dataclasses, typed dicts, pydantic models, `Annotated` with a description (a string), a `Touch`, or
@@ -76,7 +76,7 @@ def tool(
     Raises ToolDefinitionError, naming the tool and the parameter, for what cannot be a schema.
     """
     if function is not None:
-        return make(function)
+        return make(function, **options)
 
     def decorate(wrapped: Callable[..., Any]) -> Tool:
         return make(wrapped, **options)

@@ -33,12 +33,12 @@ def parse_docstring(text: str | None) -> Documentation:
     described: list[str] = []
     section, current = "", ""
     for line in lines:
-        if match := _SECTION.match(line):
+        if line.rstrip().endswith(":") and (match := _SECTION.match(line)):
             section, current = match[1], ""
-        elif match := _FIELD.match(line):
+        elif line.startswith(":") and (match := _FIELD.match(line)):
             section, current = "fields", match[1]
             found.parameters[current] = match[2]
-        elif _OTHER_FIELD.match(line):
+        elif line.startswith(":") and _OTHER_FIELD.match(line):
             section, current = "other", ""
         elif not section:
             described.append(line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from ferrule.core.errors import ToolDefinitionError
@@ -62,6 +61,10 @@ def read(
 
 def _parameter(name: str, annotation: Any, default: Any, documentation: Documentation) -> Parameter:
     hint, description, touch, constrained = annotation, documentation.parameters.get(name, ""), None, False
+    required = default is inspect.Parameter.empty
+    if type(annotation) is type:
+        # A class, by far the most common: there is nothing inside it to look for.
+        return Parameter(name, annotation, hint, description, required, None if required else default)
     if get_origin(annotation) is Annotated:
         hint, *extras = get_args(annotation)
         for extra in extras:
@@ -72,7 +75,6 @@ def _parameter(name: str, annotation: Any, default: Any, documentation: Document
             else:
                 constrained = True
     touch = touch or _touch_within(hint)
-    required = default is inspect.Parameter.empty
     return Parameter(
         name, annotation, hint, description, required, None if required else default, touch, constrained
     )
@@ -86,6 +88,8 @@ def _touch_within(hint: Any) -> Touch | None:
 
 def unknown(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """A problem for each argument that nobody declared, with the nearest name."""
+    from difflib import get_close_matches
+
     problems: list[str] = []
     for key in arguments:
         if key not in names:

@@ -301,7 +301,12 @@ def _union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     return {"anyOf": [schema for schema, _ in branches]}, check_union
 
 
+_NEVER_NULL = frozenset({_string, _integer, _number, _boolean})
+
+
 def _accepts_null(check: Check) -> bool:
+    if check in _NEVER_NULL:
+        return False
     problems: list[str] = []
     check(None, "", problems, [])
     return not problems
@@ -315,6 +320,8 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _plain_default(tool: str, parameter: Parameter) -> Any:
     default = getattr(parameter.default, "value", parameter.default)
+    if type(default) in (str, int, bool):
+        return default
     try:
         json.dumps(default)
     except (TypeError, ValueError) as error:
