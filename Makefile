@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak crash replays scale files docs readme site eval clean
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak crash replays scale subscribers files docs readme site eval clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,6 +70,9 @@ replays: $(READY) ## 200 runs of the local model, recorded, then replayed offlin
 
 scale: $(READY) ## 500 runs on four workers and a PostgreSQL: two killed, one frozen, the database restarted
 	$(BIN)/python benchmarks/scale.py
+
+subscribers: $(READY) ## 500 live readers of the console over loopback, ten of them slow
+	$(BIN)/python benchmarks/subscribers.py
 
 bus: $(READY) ## 500 subscribers, 10,000 events
 	$(BIN)/python benchmarks/bus.py

@@ -7,6 +7,7 @@ canary in anything that came out, none read, nothing outside the workspace or un
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import shlex
@@ -566,3 +567,45 @@ def test_the_tables_are_large_and_each_row_says_where_it_comes_from() -> None:
         f"{len(PATHS)} paths {dict(by_kind)}; {len(COMMANDS)} commands {dict(by_stage)}, {len(UNSEEN)} unseen"
     )
     assert by_stage["text"] >= 40 and by_stage["kernel"] >= 40
+
+
+# ---- (g) a client of `ferrule serve mcp`
+
+
+@pytest.mark.proves("attacks.every-door")
+@pytest.mark.parametrize(("version", "step"), [("legacy", 9), ("2026-07-28", 3)])
+async def test_a_call_of_an_mcp_client_reaches_nothing(version: str, step: int, world: World) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed here")
+    from mcp.client.client import Client
+    from mcp.shared.memory import create_client_server_memory_streams
+
+    from ferrule.faces.serve.mcp import McpServer
+
+    ours = agent(world)
+    server, harm, seen, tried = McpServer(ours), list[str](), 0, six(world)[::step]
+
+    @contextlib.asynccontextmanager
+    async def streams() -> Any:
+        async with create_client_server_memory_streams() as (theirs, mine):
+            task = asyncio.create_task(server.connect(*mine))
+            yield theirs
+            for stream in theirs:
+                await stream.aclose()
+            await task
+
+    async with Client(streams(), mode=version) as client:
+        for attack in tried:
+            answer = await client.call_tool(attack.tool.name, attack.arguments)
+            (session,) = ours.journal.sessions()
+            records = list(ours.journal.records(session.session, after=seen))
+            seen += len(records)
+            results = [result for record in records if (result := result_of(record)) is not None]
+            harm += [] if len(results) == 1 else [f"{attack.row.id}: {len(results)} results"]
+            started = any(isinstance(record.event, CallStarted) for record in records)
+            harm += [one for result in results for one in attack.complaints(result, started)]
+            told = [part.text for part in answer.content if part.type == "text"]
+            readable = "/" if attack.tool.name == "git_command" else "-"
+            harm += world.unharmed(*told, *(record.body for record in records), readable=readable)
+    await server.close()
+    assert harm == [], "\n".join(harm[:20])
+    assert len(tried) >= (243 * 4 + 147 * 2) // step

@@ -64,6 +64,14 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "asks": st.booleans(),
     "at_once": st.booleans(),
     "value": st.floats(allow_nan=False, allow_infinity=False),
+    "share": st.floats(allow_nan=False, allow_infinity=False),
+    "elided": st.lists(count, max_size=3).map(tuple),
+    "stubs": texts,
+    "through": count,
+    "kept": st.lists(count, max_size=3).map(tuple),
+    "before": count,
+    "after": count,
+    "window": count,
 }
 
 

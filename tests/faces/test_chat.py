@@ -140,6 +140,8 @@ def test_slash_commands_go_through_the_gate_and_into_the_conversation(
         "mode",
         "model",
         "sessions",
+        "compact",
+        "uncompact",
         "help",
     ):
         assert f"  /{name} " in screens["help"]

@@ -13,9 +13,9 @@ import click
 import pytest
 
 from ferrule.core.errors import ProviderError
-from ferrule.faces.cli.init import template
 from ferrule.faces.cli.root import COMMANDS, LazyGroup
 from ferrule.faces.cli.root import ferrule as root
+from ferrule.faces.cli.settings_template import template
 from ferrule.host.options import SETTING_OPTIONS, common
 from ferrule.models.pull import installed
 from ferrule.store.settings import load_settings
@@ -49,6 +49,8 @@ SUBCOMMANDS = {
         "import",
         "fork",
         "rewind",
+        "compact",
+        "restore",
         "archive",
     ),
     "audit": ("verify", "explain", "calls", "export", "receipts", "key", "sign"),
@@ -315,20 +317,22 @@ def test_init_writes_once_and_never_through_a_link(
     folder: Path, ferrule: Any, tmp_path: Path, own_folders: Path
 ) -> None:
     file = folder / ".ferrule/ferrule.yaml"
-    assert ferrule("init").code == 0 and file.read_text() == template(project=True)
+    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == template(project=True)
     file.write_text("mine")
-    assert ferrule("init").code == 2 and file.read_text() == "mine"
-    assert ferrule("init", "--force").code == 0 and file.read_text() == template(project=True)
+    assert ferrule("init", "--settings-only").code == 2 and file.read_text() == "mine"
+    assert ferrule("init", "--settings-only", "--force").code == 0 and file.read_text() == template(
+        project=True
+    )
     file.unlink()
     target = tmp_path / "elsewhere"
     file.symlink_to(target)
-    assert ferrule("init").code == 2
-    assert ferrule("init", "--force").code == 0
+    assert ferrule("init", "--settings-only").code == 2
+    assert ferrule("init", "--settings-only", "--force").code == 0
     assert not target.exists() and not file.is_symlink()
     file.unlink()
     file.parent.rmdir()
     file.parent.symlink_to(tmp_path)
-    assert ferrule("init").code == 2
+    assert ferrule("init", "--settings-only").code == 2
     assert ferrule("init", "--user").code == 0
     assert (own_folders / "config/ferrule.yaml").exists()
 

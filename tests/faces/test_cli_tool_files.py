@@ -142,7 +142,7 @@ def test_validate_says_everything_at_once_and_fails(ferrule: Any, folder: Path) 
 
 @pytest.mark.proves("validate.exit-codes")
 def test_validate_finds_nothing_wrong_with_what_init_and_new_write(ferrule: Any, folder: Path) -> None:
-    ferrule("init")
+    ferrule("init", "--settings-only")
     ferrule("tools", "new", "count_words")
     ran = ferrule("validate", "--strict")
     assert (ran.code, ran.out, ran.err) == (0, "", "2 files, 0 errors, 0 warnings\n")

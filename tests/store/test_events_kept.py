@@ -69,6 +69,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Usage: st.builds(Usage, *[NUMBERS] * 5),
     Access: st.builds(Access, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple)),
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
+    tuple[int, ...]: st.lists(NUMBERS, max_size=3).map(tuple),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
     tuple[Call, ...]: st.lists(CALLS, max_size=2).map(tuple),
     tuple[ProviderToolCall, ...]: st.lists(st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2).map(tuple),

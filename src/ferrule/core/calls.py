@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from .frozen import frozen
 
 
 class ErrorType(StrEnum):
@@ -23,7 +24,7 @@ class ErrorType(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One request of a model (or a person) to run a tool.
 
@@ -36,7 +37,7 @@ class Call:
     arguments: str = "{}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """The one answer to a call.
 

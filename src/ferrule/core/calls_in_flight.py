@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import is_
 
 from .calls import Call, ErrorType, Result
 from .commands import AskPerson, Command, Finish, RunTool
@@ -130,5 +131,5 @@ def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
             name = f"{base}_{count}"
         new.add(name)
         unique.append(call if name == call.id else Call(name, call.tool, call.arguments))
-    calls = tuple(unique)
-    return answer if calls == answer.calls else replace(answer, calls=calls, raw=None)
+    same = all(map(is_, unique, answer.calls))
+    return answer if same else replace(answer, calls=tuple(unique), raw=None)

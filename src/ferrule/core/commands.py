@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .calls import Call
 from .events import CallEvaluated, Usage
+from .frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskModel:
     """Send the history to the model. With `tools` False it must answer in words.
 
@@ -19,14 +18,14 @@ class AskModel:
     tools: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evaluate:
     """Take a call through steps 1 to 5 of the pipeline. Answered by `CallEvaluated`."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskPerson:
     """One question to a person. Answered by `PersonAnswered`."""
 
@@ -34,7 +33,7 @@ class AskPerson:
     evaluation: CallEvaluated
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunTool:
     """Carry an allowed call out. Announced by `CallStarted`, answered by `ToolAnswered`,
     or by another `CallEvaluated` if a hook changed the arguments into something that must be asked."""
@@ -43,7 +42,7 @@ class RunTool:
     evaluation: CallEvaluated
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopTool:
     """End a call that is not needed any more, or do not begin it. Answered by `ToolAnswered`, whatever it had come to."""
 
@@ -51,7 +50,7 @@ class StopTool:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finish:
     """The run is over. `stop` is `done`, `limit`, `cancelled` or `failed`; `missing` what it required and did not do."""
 
@@ -64,7 +63,7 @@ class Finish:
     missing: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settle:
     """Find out what became of a call that had started when its process ended, for this reason.
 

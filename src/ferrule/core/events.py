@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast, get_args
 
+from .asides import (
+    CallConfined,
+    ConsentAnswered,
+    FilesSeen,
+    SessionArchived,
+    ToolSearchQuery,
+    ToolSearchResult,
+)
 from .calls import Call, ErrorType, Result, compact
 from .errors import ConfigError
+from .frozen import frozen
 from .limits import Limits
 
 FORMAT = 1
 """Version of the event format. Files of every earlier version load forever (tests/corpus)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Tokens as the provider counts them; `cached` is the part of `input` that came from its cache, `written` the part
     that went into it (some providers bill that higher), `reasoning` the part of `output` that nobody reads. `cost` is the
@@ -42,7 +51,7 @@ class Usage:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderToolCall:
     """What a provider did with a tool that it runs itself (`models.hosted`). A record: nothing is dispatched for it.
 
@@ -63,7 +72,7 @@ class ProviderToolCall:
     references: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """What a call touches, as workspace path prefixes; `""` is everything.
 
@@ -97,7 +106,7 @@ ALONE = Access(reads=("",), writes=("",))
 """Alone in its round, also beside what touches nothing: for `parallel=False`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionOpened:
     """First event of a session: what it was opened with. `system` is the system text, kept for its life.
 
@@ -119,7 +128,7 @@ class SessionOpened:
     forked: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunStarted:
     """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same state
     whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it requires (`core.required`)."""
@@ -132,7 +141,7 @@ class RunStarted:
     require: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextAdded:
     """Text a person put into the history without asking for an answer (`/read`, `/run` in a chat)."""
 
@@ -140,7 +149,7 @@ class ContextAdded:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectCall:
     """A person (or a program) runs a tool without a model: slash commands, `ferrule tools call`, a nested call."""
 
@@ -149,7 +158,7 @@ class DirectCall:
     by: str = "person"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelAnswered:
     """One whole answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
 
@@ -168,7 +177,7 @@ class ModelAnswered:
     provider_calls: tuple[ProviderToolCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFailed:
     """The model gave no usable answer. `code` is the ProviderError's; `detail` is for people."""
 
@@ -178,7 +187,7 @@ class ModelFailed:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallEvaluated:
     """The gate has spoken: `verdict` is `allow`, `ask` or `refuse` (then `result` is the answer).
 
@@ -207,7 +216,7 @@ class CallEvaluated:
         return self.effect not in ("none", "read")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PersonAnswered:
     """`choice` is `once`, `session`, `remember` or `deny`; `grant` the rule that was granted.
 
@@ -223,7 +232,7 @@ class PersonAnswered:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallStarted:
     """Announces an effect before it starts. Without a later `call.answered` its outcome is unknown.
 
@@ -235,7 +244,7 @@ class CallStarted:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallProbed:
     """After a recovery: a call that had started is `found` not to have happened (`not_happened`), by the tool's `probe` or a person.
     It runs again."""
@@ -246,7 +255,7 @@ class CallProbed:
     by: str = "probe"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolAnswered:
     """The one result of a call."""
 
@@ -254,7 +263,7 @@ class ToolAnswered:
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallHooked:
     """A hook had its say on a call. `verdict` is `block`, `change`, `answer` (instead of the tool) or `result` (of the call
     that ran, another result than the tool's).
@@ -271,96 +280,7 @@ class CallHooked:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallConfined:
-    """What holds a program that a call starts, as it was applied: `sandbox` is the mechanism (`none`: nothing holds it)."""
-
-    kind: ClassVar[str] = "call.confined"
-    call_id: str
-    sandbox: str
-    enforced: tuple[str, ...] = ()
-    not_enforced: tuple[str, ...] = ()
-    program: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FilesSeen:
-    """What paths that a call may write were, `when` it began (`before`) or ended (`after`): `states` as `engine.copies` says them."""
-
-    kind: ClassVar[str] = "call.files"
-    call_id: str
-    when: str
-    paths: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConsentAnswered:
-    """A person's answer to what a tool asked while it worked: a gap in the sandbox, a server's question.
-
-    The words are those of `PersonAnswered`; `question` is what they were told.
-    """
-
-    kind: ClassVar[str] = "consent.answered"
-    call_id: str
-    tool: str
-    question: str
-    choice: str
-    digest: str = ""
-    grant: str = ""
-    by: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionArchived:
-    """A session was moved out of this journal into a file. `head` is the hash of its last event, number `events`.
-
-    `sha256` is the file's; `number` the key that the session had in the journal.
-    """
-
-    kind: ClassVar[str] = "session.archived"
-    session: str
-    events: int
-    head: str
-    file: str
-    sha256: str = ""
-    number: int = 0
-    tenant: str = ""
-    user: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSearchQuery:
-    """Deferred tools were searched. `id` is the call's; `name` is `tool_search_tool_` and the strategy.
-
-    `query` holds all arguments of the search; `mode` says who searched: `native` (the provider) or `client`.
-    """
-
-    kind: ClassVar[str] = "tool_search_query"
-    id: str
-    name: str
-    query: dict[str, Any] = field(default_factory=dict[str, Any])
-    strategy: str = ""
-    mode: str = "client"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSearchResult:
-    """What that search found, best first, and which of it the model has from its next question on (`promoted`).
-
-    Names are full names. The tools a session has discovered are these events, in their order.
-    """
-
-    kind: ClassVar[str] = "tool_search_result"
-    tool_use_id: str
-    tool_references: tuple[str, ...] = ()
-    promoted: tuple[str, ...] = ()
-    strategy: str = ""
-    mode: str = "client"
-
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationStarted:
     """A call has a sub-agent do its work; `session` is the sub-agent's own, in the same journal."""
 
@@ -370,7 +290,7 @@ class DelegationStarted:
     agent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationFinished:
     """The sub-agent's work is over: `stop` as in `RunFinished`. Its `usage` counts as the run's that delegated."""
 
@@ -381,7 +301,7 @@ class DelegationFinished:
     usage: Usage = Usage()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Noticed:
     """Something a person should know and the machine does not act on: a fallback, a truncation, a retry."""
 
@@ -390,7 +310,7 @@ class Noticed:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoticeGiven:
     """Words for the model while it works: the end of a background command, a person's word on the way.
 
@@ -405,7 +325,43 @@ class NoticeGiven:
     at_once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class ContextCompacted:
+    """From its next question on the model is sent less than the session holds (`core.compaction`). Nothing leaves the journal.
+
+    Messages are counted from 1 in the whole history. Of the results `elided`, the model reads the texts in `stubs`; of the
+    messages 1 to `through` (0: none) it is sent the person's words in `kept` and, behind them, `text`, a summary that `model` made.
+    `made` is `elided` or `summary`; `why` is `window` (`before` tokens were more than `share` of the `window`), `overflow` (the
+    provider refused the question) or `person`. Tokens are estimates, `window` is 0 where nobody knows it; `usage` is what
+    the summary took, `note` why there is none although there should be.
+    """
+
+    kind: ClassVar[str] = "context.compacted"
+    made: str = "elided"
+    why: str = "window"
+    elided: tuple[int, ...] = ()
+    stubs: tuple[str, ...] = ()
+    through: int = 0
+    kept: tuple[int, ...] = ()
+    text: str = ""
+    model: str = ""
+    before: int = 0
+    after: int = 0
+    window: int = 0
+    share: float = 0.0
+    usage: Usage = Usage()
+    note: str = ""
+
+
+@frozen
+class ContextRestored:
+    """A person undid what was compacted: the model is sent the whole history again."""
+
+    kind: ClassVar[str] = "context.restored"
+    by: str = ""
+
+
+@frozen
 class Cancelled:
     """Stop. With a `call_id`, only that call; else the run."""
 
@@ -414,7 +370,7 @@ class Cancelled:
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LimitHit:
     """A bound outside the machine's own counting (seconds, tokens) was reached."""
 
@@ -423,7 +379,7 @@ class LimitHit:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recovered:
     """The process that drove this run is gone and another took over: open calls must be settled.
 
@@ -436,7 +392,7 @@ class Recovered:
     asks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFinished:
     """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's.
 
@@ -452,7 +408,7 @@ class RunFinished:
     history: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """An event of a kind this version does not know: kept, counted, written back unchanged."""
 
@@ -484,6 +440,8 @@ Event = (
     | DelegationFinished
     | Noticed
     | NoticeGiven
+    | ContextCompacted
+    | ContextRestored
     | Cancelled
     | LimitHit
     | Recovered

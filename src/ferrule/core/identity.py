@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from .errors import ConfigError
+from .frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """Tenant, user, session and run. Blank parts (also blanks made of spaces) are refused."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from .errors import ConfigError
+from .frozen import frozen
 
 OUTPUT_CAP = 65_536
 """Bytes of tool text per result at the most (DESIGN: bounded)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """`max_rounds` counts model answers per message, `max_calls_per_round` the calls in one of them.
 

@@ -13,6 +13,7 @@ Rules of this file, each a promise with a test:
   assistant message with calls is followed by exactly its results, in the model's order, and a run that
   stopped early ends with an assistant message that says so.
 * A notice reaches the model once: with the results of the round in which it arrived, else with the next message.
+* What is compacted leaves `history` (a new list then), never the session: undoing gives the whole back (`compaction`).
 * Feeding the same events again gives the same state. So a journal is a session, and a crash costs at
   most the call that was running: `Recovered` settles it.
 * Any event in any order is survivable: one that does not fit the state changes nothing.
@@ -30,6 +31,7 @@ from . import events, notices
 from .calls import ErrorType, Result
 from .calls_in_flight import ACTIVE, CallState, Phase, Slot, ending, named, start, too_many
 from .commands import AskModel, Command, Evaluate, Finish, RunTool
+from .compaction import Compaction
 from .joins import BRANCHES, settle
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -42,9 +44,8 @@ class Machine:
 
     def __init__(self) -> None:
         self.limits, self._required, self._join = Limits(), tuple[str, ...](), 0
-        self.phase = Phase.IDLE
-        self.round, self.usage = 0, events.Usage()
-        self.history: list[Message] = []
+        self.phase, self.round, self.usage = Phase.IDLE, 0, events.Usage()
+        self.history, self.compaction = list[Message](), Compaction()
         self.ids: set[str] = set()
         """Of every call in this session: a new one must have another."""
         self._envelope = self._last_answer = False
@@ -109,6 +110,14 @@ class Machine:
             self.history.append(UserMessage(event.text))
         return []
 
+    def _on_compacted(self, event: events.ContextCompacted) -> list[Command]:
+        self.history, self.usage = self.compaction.take(event, self.history), self.usage + event.usage
+        return []
+
+    def _on_restored(self, event: events.ContextRestored) -> list[Command]:
+        self.history = self.compaction.restore(self.history)
+        return []
+
     def _on_direct_call(self, event: events.DirectCall) -> list[Command]:
         if not event.call.id or event.call.id in self.ids:
             return []
@@ -141,7 +150,8 @@ class Machine:
         text = event.text if event.text or calls else "(no answer)"
         self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
-            return [self._finish_with(event)]
+            self.phase, at_limit = Phase.FINISHED, self.limits.max_rounds if self._last_answer else 0
+            return [ending(event, self.usage, at_limit, self._required, self._slots.values())]
         self.phase = Phase.WORKING
         commands: list[Command] = []
         most = min(self.limits.max_calls_per_round, BRANCHES)
@@ -154,11 +164,6 @@ class Machine:
             else:
                 commands.append(Evaluate(call))
         return commands or self._advance()
-
-    def _finish_with(self, answer: events.ModelAnswered) -> Command:
-        self.phase = Phase.FINISHED
-        at_limit = self.limits.max_rounds if self._last_answer else 0
-        return ending(answer, self.usage, at_limit, self._required, self._slots.values())
 
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
         if self.phase is not Phase.ASKING:
@@ -233,21 +238,18 @@ class Machine:
     # ---- what ends or restarts work
 
     def _on_cancelled(self, event: events.Cancelled) -> list[Command]:
+        why = event.reason or "cancelled"
         if event.call_id:
             slot = self._slots.get(event.call_id)
             if slot is None or slot.result is not None:
                 return []
-            slot.abandon(ErrorType.CANCELLED, event.reason or "cancelled")
+            slot.abandon(ErrorType.CANCELLED, why)
             return self._advance()
-        if not self.active:
-            return []
-        return self._stop(ErrorType.CANCELLED, event.reason or "cancelled", "cancelled")
+        return self._stop(ErrorType.CANCELLED, why, "cancelled") if self.active else []
 
     def _on_limit(self, event: events.LimitHit) -> list[Command]:
-        if not self.active:
-            return []
         why, code = f"{event.limit} = {event.value:g}", f"limit_{event.limit}"
-        return self._stop(ErrorType.LIMIT, why, "limit", code)
+        return self._stop(ErrorType.LIMIT, why, "limit", code) if self.active else []
 
     def _stop(self, error: ErrorType, why: str, stop: str, code: str = "", hint: str = "") -> list[Command]:
         for slot in self.open_calls():
@@ -280,6 +282,8 @@ class Machine:
         events.RunStarted: _on_run_started,
         events.ContextAdded: _on_context_added,
         events.NoticeGiven: _on_notice_given,
+        events.ContextCompacted: _on_compacted,
+        events.ContextRestored: _on_restored,
         events.DirectCall: _on_direct_call,
         events.ModelAnswered: _on_model_answered,
         events.ModelFailed: _on_model_failed,

@@ -6,19 +6,18 @@ so that a provider's prefix cache holds (see `engine.prompt`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .calls import Call
+from .frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserMessage:
     """Words of a person, or context that a person put in (`/read`, piped standard input)."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AssistantMessage:
     """A model's answer. `raw` keeps a provider's own blocks (JSON text) where they must be replayed byte for byte."""
 
@@ -28,7 +27,7 @@ class AssistantMessage:
     raw: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolMessage:
     """What the model reads of one result. Always follows the assistant message that made the call."""
 

@@ -32,6 +32,7 @@ from .asking import CurrentApprover
 from .budgets import seconds_used
 from .clock import Clock, SystemClock
 from .closing import Closers
+from .context_options import Around, ContextOptions, look_around
 from .dispatcher import Dispatcher
 from .driver import Driver
 from .hooks import Hook
@@ -71,6 +72,7 @@ class Agent(Offering):
     `registration` lets sessions gain tools, hooks and agents while they run, so many of each (`engine.registration`), and delegate.
     `join` and `require_successful_tools` hold for its runs unless they say otherwise (`session.Aims`); sub-agents' runs have none.
     `bus` is where others see what happens in its sessions (`engine.bus`).
+    `context` says how its sessions keep within their model's window (`engine.context_options`); by default they are compacted.
     `tool_search` says how deferred tools are found (`tools.search.option`); None: by default where there are any, False: they are not deferred.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
@@ -110,6 +112,7 @@ class Agent(Offering):
         artifacts: Artifacts | ArtifactStore | str | Path | bool | None = None,
         bus: Bus | None = None,
         tool_search: ToolSearch | Mapping[str, Any] | str | bool | None = None,
+        context: ContextOptions | Mapping[str, Any] | str | None = None,
         **aims: Unpack[Aims],
     ) -> None:
         self._model = model
@@ -140,6 +143,7 @@ class Agent(Offering):
         self._interruptible = interruptible
         self._unclosed: set[Closers] = set()
         self.bus = bus
+        self._context = ContextOptions.of(context)
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
@@ -206,6 +210,10 @@ class Agent(Offering):
         self._options = options or self._options
         self._way = way or self._way
 
+    def ask_like(self, other: Agent) -> None:
+        """Ask another agent's model, through its connections."""
+        self._model = other._model
+
     async def close(self) -> None:
         """Close what tools left open in any session (`Context.on_close`), then give the model's connections back."""
         try:
@@ -255,6 +263,15 @@ class Agent(Offering):
         )
         session.driver.open(opened)
         return session
+
+    def take_over(self, session: Session, *, changed: Iterable[str] = ()) -> None:
+        """Let another agent's session go on as this one's, from its next message on (`engine.renewing`). The journal must be the same.
+
+        `changed` names tools that are not what they were: session grants for them end. Raises ConfigError while the session works.
+        """
+        from .renewing import renew
+
+        renew(session, self._make, changed=changed)
 
     def below(self, part: Below) -> Session:
         """The session of a sub-agent (`engine.delegation`): this agent's in all but what `part` says. Raises ConfigError."""
@@ -364,7 +381,7 @@ class Agent(Offering):
         finally:
             await session.close()
 
-    def _make(self, session_id: str, system: str) -> Session:
+    def _make(self, session_id: str, system: str, machine: Machine | None = None) -> Session:
         identity = Identity(self._tenant, self._user, session_id, "none")
         make: Callable[..., Driver] = Driver
         around_calls: tuple[Hook, ...] = ()
@@ -383,6 +400,9 @@ class Agent(Offering):
         async def exchange(added: tuple[ToolSpec, ...] = (), way: str = "") -> Exchange:
             return await self._exchange(system, driver, added, way)
 
+        async def around() -> Around:
+            return await look_around(self.wire, self._options, system, self.specs())
+
         def by_model(call_id: str) -> bool:
             slot = driver.machine.slot(call_id)
             return slot is not None and not slot.direct
@@ -391,7 +411,7 @@ class Agent(Offering):
         if catalog is not self.catalog:
             opened = self._growing(exchange, catalog, lambda: driver)
         driver = make(
-            Machine(),
+            machine or Machine(),
             Dispatcher(
                 catalog,
                 self.gate.for_session(),
@@ -414,6 +434,8 @@ class Agent(Offering):
             },
             interruptible=self._interruptible,
             unclosed=self._unclosed,
+            context=self._context,
+            look_around=around,
         )
         if searching is not None:
             searching.usable, searching.record = driver.dispatcher.usable, driver.log.add
@@ -421,7 +443,7 @@ class Agent(Offering):
             from .copies import Copies
 
             driver.dispatcher.copies = Copies(self._artifacts.store, self.workspace)
-        return Session(session_id, driver, self.model, self.limits, *self._aims)
+        return Session(session_id, driver, self.model, self.limits, *self._aims, system)
 
     def _hooked(self) -> tuple[Callable[..., Driver], tuple[Hook, ...]]:
         from .hooked import HookedDriver, session_hooks

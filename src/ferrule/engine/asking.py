@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
+from ferrule.core.frozen import frozen
 from ferrule.core.joins import not_begun
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver
 from ferrule.guard.gate import Gate
@@ -17,7 +17,7 @@ from .dispatcher import Prepared
 from .log import Log
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurrentApprover:
     """Whoever is asked at that moment: a face may take over a session after it was made. For handlers that must ask.
 

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.commands import Command
 from ferrule.core.errors import ConfigError
-from ferrule.core.events import Event, LimitHit, ModelAnswered, Record, Recovered, RunStarted, Usage
+from ferrule.core.events import (
+    ContextCompacted,
+    Event,
+    LimitHit,
+    ModelAnswered,
+    Record,
+    Recovered,
+    RunStarted,
+    Usage,
+)
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 
@@ -44,8 +53,10 @@ class Budgets:
         self._price = None if limits.max_cost is None else price_for(model)
         self._told: set[str] | None = None
 
-    def answered(self, answer: ModelAnswered, feed: Callable[[Event], list[Command]]) -> list[Command]:
-        """What to do after an answer: what the machine says, or the end of a run that went over a bound."""
+    def answered(
+        self, answer: ModelAnswered | ContextCompacted, feed: Callable[[Event], list[Command]]
+    ) -> list[Command]:
+        """What to do after an answer (or a summary): what the machine says, or the end of a run that went over a bound."""
         machine = self._machine
         if self._told is None:
             # Of a run that is gone on with, what was passed by then was said by then.
@@ -59,7 +70,7 @@ class Budgets:
                 self._notice("budget", f"{used:,.6g} of {most:,.6g} {_UNITS[name]} are used ({name})")
         return commands
 
-    def _priced(self, answer: ModelAnswered) -> ModelAnswered:
+    def _priced(self, answer: ModelAnswered | ContextCompacted) -> ModelAnswered | ContextCompacted:
         if self._price is None:
             return answer
         # Rounded up: a budget never counts too little.

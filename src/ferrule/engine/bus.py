@@ -130,6 +130,11 @@ class Bus:
         with self._lock:
             return any(reader.kinds.pieces for key in _keys(session) for reader in self._of(key))
 
+    def drives(self, session: OwnSession) -> bool:
+        """Whether an agent of this bus is at work on a session, or was and has not let go of it."""
+        with self._lock:
+            return session.key in self._feeds
+
     def _of(self, key: Key) -> list[Subscription]:
         refs = self._readers.get(key)
         if refs is None:

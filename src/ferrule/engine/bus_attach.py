@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ferrule.core.frozen import frozen
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver
 
 from .bus import Bus, Feed
@@ -12,12 +13,17 @@ from .driver import Driver
 from .hook_events import Garbage, json_value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Announced:
     """An approver whose questions subscribers see, without secrets. The approver gets the request as it is."""
 
     approver: Approver
     feed: Feed
+
+    @property
+    def asks_about_unknown(self) -> bool:
+        """As the approver says of itself."""
+        return bool(getattr(self.approver, "asks_about_unknown", False))
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         """As `Approver.ask`."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, fields
 from json.encoder import encode_basestring
 from typing import Any, ClassVar, NamedTuple, Protocol, get_args
 
 from ferrule.core.calls import compact
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Event, Record, spell
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.store.chain import escaped
 
@@ -104,7 +105,7 @@ def _number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalAsked:
     """A person is asked. What subscribers see of the question; the approver has the request itself, unredacted."""
 
@@ -119,7 +120,7 @@ class ApprovalAsked:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorSubscribed:
     """See `OPERATOR`. `tenant`, `user` and `session` say to what; "" is all of them."""
 
@@ -131,7 +132,7 @@ class OperatorSubscribed:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TapRemoved:
     """A tap of the bus raised and hears no more; for operators."""
 
@@ -143,7 +144,7 @@ Item = Live | ApprovalAsked | OperatorSubscribed | TapRemoved
 """What a feed takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BusEvent:
     """One event or piece. Immutable, shared between all that receive it.
 
@@ -171,7 +172,7 @@ def described(item: Item) -> tuple[str, str]:
     if isinstance(item, TextDelta | ReasoningDelta):
         return PIECES[type(item)], compact({"text": item.text})
     if isinstance(item, ApprovalAsked | OperatorSubscribed | TapRemoved):
-        shown = {name: getattr(item, name) for name in item.__slots__}
+        shown = {one.name: getattr(item, one.name) for one in fields(item)}
         return item.kind, compact(shown)
     return spell(item)
 
@@ -204,7 +205,7 @@ def sealed(
     return BusEvent(kind, who, time, place, cursor, data)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lost:
     """Events of a session that a reader did not get: the first and the last of them, and how many they are."""
 

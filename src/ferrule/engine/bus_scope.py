@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
 from .bus_events import CLOSED, DROPPED, FAILED, KINDS
@@ -20,7 +21,7 @@ Key = tuple[str | None, str | None, str | None]
 """Tenant, user and session; None stands for all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnSession:
     """One session of the person who owns it."""
 
@@ -36,7 +37,7 @@ class OwnSession:
         return (self.tenant, self.user, self.session)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnSessions:
     """All sessions of one person."""
 
@@ -51,7 +52,7 @@ class OwnSessions:
         return (self.tenant, self.user, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operator:
     """Sessions of others: `name` is who looks, `reason` why. Subscribing so is an event itself (`bus.operator`).
 

@@ -171,6 +171,21 @@ class Subscription:
                 await self._wait()
         raise StopAsyncIteration
 
+    async def batch(self, most: int = FAIR, most_bytes: int = 65536) -> list[BusEvent]:
+        """The next event, and what else can be read without waiting, about so much; [] is the end. Raises as `__anext__`."""
+        try:
+            taken = [await anext(self)]
+        except StopAsyncIteration:
+            return []
+        size = len(taken[0].data)
+        while len(taken) < most and size < most_bytes and (self._replay or not self._past):
+            event = self._next()
+            if event is None:
+                break
+            taken.append(event)
+            size += len(event.data)
+        return taken
+
     async def _page(self) -> None:
         # A reader that is cancelled meanwhile finds the page when it comes back: it is taken from the journal once.
         self._paging = self._paging or run_blocking(self._past[0].page)

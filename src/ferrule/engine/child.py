@@ -8,9 +8,10 @@ session's; its tools are some of the session's; its mode is the tighter of two. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver, NobodyToAsk
 from ferrule.guard.gate import Gate, Mode
@@ -25,7 +26,7 @@ _LOOSENESS: dict[Mode, int] = {"default": 0, "acceptEdits": 1, "auto": 1, "bypas
 """Modes that differ only in how much they allow unasked; `plan` and `dontAsk` each forbid something of their own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForAgent:
     """Asks whom the session asks, and says which agent wants it."""
 
@@ -49,7 +50,7 @@ def tightened(gate: Gate, approver: Approver, mode: Mode | str) -> tuple[Gate, A
     return gate, approver
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Below:
     """What is another one's in a sub-agent than in the agent whose session delegates. `model` "": the same model.
 

@@ -32,6 +32,11 @@ class Closers:
         self._closers.append(closer)
         self._unclosed.add(self)
 
+    def drop(self, closer: Closer) -> None:
+        """Do not run this at the end, if it was to be."""
+        if closer in self._closers:
+            self._closers.remove(closer)
+
     async def run(self) -> None:
         """Run what is registered; what is registered meanwhile runs too. Then all that was said is written."""
         bound = asyncio.timeout(self._seconds)

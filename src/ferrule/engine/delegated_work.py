@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 from ferrule.core.calls import ErrorType, compact
 from ferrule.core.errors import ConfigError, LimitReached, ProviderError, RunCancelled, ToolFailed
 from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnswered, Usage
+from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage
 from ferrule.guard.approval import Approver
@@ -68,7 +69,7 @@ class Delegator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What to delegate: the parameters of the tool `delegate` (`delegate_tool`), with its defaults."""
 

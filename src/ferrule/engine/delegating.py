@@ -97,6 +97,8 @@ class DelegatingDriver(HookedDriver):
     def _feed(self, event: events.Event) -> list[Command]:
         if isinstance(event, events.ModelAnswered):
             self.lineage.shared.spend(event.usage, len(event.calls))
+        elif isinstance(event, events.ContextCompacted):
+            self.lineage.shared.spend(event.usage, 0)
         return super()._feed(event)
 
     async def _through(self, request: Mapping[str, Any]) -> Any:

@@ -16,12 +16,13 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import FerruleError, JournalError, ToolFailed
 from ferrule.core.events import CallEvaluated, CallHooked
+from ferrule.core.frozen import frozen
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.guard.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from .tool_search import Searching
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """A call after step 5. `tool` is None if it was refused before a tool was found."""
 

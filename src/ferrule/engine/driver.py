@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from ferrule.core import events
-from ferrule.core.calls import Call, Result, compact
+from ferrule.core.calls import Call, Result
 from ferrule.core.calls_in_flight import named
 from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool, Settle, StopTool
 from ferrule.core.errors import ProviderError
@@ -34,11 +34,14 @@ from ferrule.tools.context import Context
 from .asking import ask
 from .budgets import Budgets
 from .closing import Closers
+from .context_options import ContextOptions, LookAround
+from .direct import DirectCalls
 from .dispatcher import Dispatcher, Prepared
 from .going import Going, stop
 from .inbox import Inbox
 from .live import Progress
 from .log import Log
+from .room import Room
 from .settling import settle
 
 
@@ -61,15 +64,16 @@ class Driver:
         resources: dict[type, object],
         interruptible: bool = False,
         unclosed: set[Closers],
+        context: ContextOptions | None = None,
+        look_around: LookAround | None = None,
     ) -> None:
-        self.machine = machine
-        self.dispatcher = dispatcher
+        self.machine, self.dispatcher = machine, dispatcher
         self.log = Log(journal, identity)
         self.inbox = Inbox(self._feed)
         self.closers = Closers(self.log, unclosed)
         self.memory: dict[str, Any] = {}
         self.budgets: Budgets | None = None
-        self.elapsed = 0.0
+        self.elapsed, self.driving = 0.0, False
         self._open_exchange = exchange
         self._exchange: Exchange | None = None
         self.approver = approver
@@ -77,7 +81,8 @@ class Driver:
         self._interruptible = interruptible
         self._prepared: dict[str, Prepared] = {}
         self._going = Going()
-        self._direct: dict[str, asyncio.Future[Result]] = {}
+        self._direct = DirectCalls(machine, self._feed, self._drive, self._settle)
+        self.room = Room(self, self._feed, exchange, context, look_around)
 
     # ---- what callers ask for
 
@@ -109,23 +114,13 @@ class Driver:
         return await self._to_the_end(commands)
 
     async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> Result:
-        """Run one tool without a model, through the same pipeline, gate and journal."""
-        call = Call(f"direct_{uuid4().hex}", tool, compact(arguments))
-        # Another loop may answer it: its question can be queued behind one that is being asked.
-        answered = self._direct[call.id] = asyncio.get_running_loop().create_future()
-        try:
-            await self._drive(self._feed(events.DirectCall(call, by)))
-            return await answered
-        except asyncio.CancelledError:
-            # A question that nobody waits for any more must not hold up the next one.
-            await self._settle(events.Cancelled("stopped", call.id))
-            raise
-        finally:
-            del self._direct[call.id]
+        """Run one tool without a model (`DirectCalls`)."""
+        return await self._direct.call(tool, arguments, by)
 
     def reopen(self) -> None:
         """Forget the exchange: the next question goes to whatever model the agent has then."""
         self._exchange = None
+        self.room.forget()
 
     def add_context(self, text: str) -> None:
         """Put text into the history as the person's words, without asking for an answer."""
@@ -139,7 +134,7 @@ class Driver:
     # ---- the loop
 
     async def _to_the_end(self, commands: list[Command]) -> Finish:
-        seconds = self.machine.limits.max_seconds
+        seconds, self.driving = self.machine.limits.max_seconds, True
         bound = asyncio.timeout(seconds and seconds - self.elapsed)
         try:
             async with bound:
@@ -151,6 +146,8 @@ class Driver:
             if not bound.expired():
                 raise
             finish = await self._settle(events.LimitHit("max_seconds", seconds or 0))
+        finally:
+            self.driving = False
         return finish or Finish("failed", code="internal", detail="the run ended without an answer")
 
     async def _drive(self, commands: Iterable[Command]) -> Finish | None:
@@ -190,15 +187,25 @@ class Driver:
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
         self.log.flush()
+        room, history = self.room, self.machine.history
+        for message in history[room.counted :]:
+            room.tokens += len(message.text)
+        room.counted = len(history)
         try:
-            if self._exchange is None:
-                self._exchange = await self._open_exchange()
-            sink = self.log if self.log.observer else None
-            answer = await self._exchange.ask(self.machine.history, tools=command.tools, sink=sink)
-            if self._exchange.notices:
-                self.log.take(self._exchange.notices)
+            if room.tokens > room.most and (ended := await room.make()):
+                return ended
+            exchange = self._exchange = self._exchange or await self._open_exchange()
+            sink, history = self.log if self.log.observer else None, self.machine.history
+            answer = await exchange.ask(history, tools=command.tools, sink=sink)
+            if exchange.notices:
+                self.log.take(exchange.notices)
         except ProviderError as error:
+            if error.code == "context_overflow" and (ended := await room.overflowed()) is not None:
+                return ended or await Driver._ask_model(self, command)
             return self._feed(events.ModelFailed(error.code, error.detail, error.hint))
+        if answer.usage.input:
+            room.known = room.tokens = answer.usage.input + answer.usage.output
+            room.counted = room.base = len(history) + 1
         answer = named(answer, self.machine.ids, self.machine.round)
         return self._feed(answer) if self.budgets is None else self.budgets.answered(answer, self._feed)
 
@@ -279,16 +286,10 @@ class Driver:
             if slot is None or slot.result is not None:
                 return []
         commands = self.machine.feed(event)
-        if self._direct:
-            self._answer_direct()
+        if self._direct.waiting:
+            self._direct.answer()
         self.log.add(event)
         return commands
-
-    def _answer_direct(self) -> None:
-        for call_id, answered in self._direct.items():
-            slot = self.machine.slot(call_id)
-            if slot is not None and slot.result is not None and not answered.done():
-                answered.set_result(slot.result)
 
     _STEPS: ClassVar[dict[type, Callable[[Driver, Any], Coroutine[Any, Any, list[Command]]]]] = {
         AskModel: _ask_model,

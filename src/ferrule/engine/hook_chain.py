@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
 from .hook_answers import read_answer
@@ -43,7 +44,7 @@ the agent must be made with the same hooks."""
 NOBODY = Identity("local", "unknown", "none", "none")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What all hooks together made of an event. `payload` is as they changed it.
 
@@ -59,7 +60,7 @@ class Outcome:
     context: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """One hook's action; `broken` if it is what its failure means."""
 

@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 from uuid import UUID
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.tools.definition import Tool
 
@@ -50,7 +51,7 @@ class Garbage(ValueError):
     """A hook answered with something that is no answer. The hook counts as broken."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Payload:
     """What a hook is told. `event` is the event's name, `changeable` what an answer may change.
 
@@ -91,7 +92,7 @@ class Payload:
         _want(news, "text", str)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionStart(Payload):
     event: ClassVar[str] = "session.start"
     source: str = "startup"
@@ -99,13 +100,13 @@ class SessionStart(Payload):
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionEnd(Payload):
     event: ClassVar[str] = "session.end"
     reason: str = "closed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnStart(Payload):
     """A person's message, before anything is done with it."""
 
@@ -114,7 +115,7 @@ class TurnStart(Payload):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnEnd(Payload):
     """`stop` is `done`, `limit` or `failed`. `continued` counts how often a hook has sent this turn on.
 
@@ -129,7 +130,7 @@ class TurnEnd(Payload):
     continued: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolPre(Payload):
     """A call that passed validation and policy. `args` is the same as `arguments` (requirement 003 writes it so).
 
@@ -175,7 +176,7 @@ class ToolPre(Payload):
         _want(news, "arguments", dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolPost(Payload):
     """What came of a call. `result` is its value, text or JSON; `error` its type, `none` if it succeeded."""
 
@@ -193,7 +194,7 @@ class ToolPost(Payload):
     tool: Tool | None = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletionPre(Payload):
     """A question to the model. `messages` are objects with `index`, `role` (user, assistant, tool) and `content`;
     an assistant's may have `tool_calls`, a tool's has `tool_call_id` and `name`.
@@ -212,7 +213,7 @@ class CompletionPre(Payload):
         _want(news, "messages", list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletionPost(Payload):
     """An answer of the model. `calls` are objects with `id`, `name` and `arguments` (JSON text as it came).
 
@@ -233,7 +234,7 @@ class CompletionPost(Payload):
         _want(news, "calls", list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationPre(Payload):
     """Work that is about to be given to another agent. `request` is what `delegate` was called with, or the like;
     `session` is the one that the agent would have."""
@@ -248,7 +249,7 @@ class DelegationPre(Payload):
         _want(news, "request", dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationPost(Payload):
     event: ClassVar[str] = "delegation.post"
     changeable: ClassVar[frozenset[str]] = frozenset({"result"})
@@ -258,7 +259,7 @@ class DelegationPost(Payload):
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationVerified(Payload):
     """An agent's work was checked (`engine.verification`): whether it `passed` and what the check said, at which attempt."""
 
@@ -271,7 +272,7 @@ class DelegationVerified(Payload):
     report: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed(Payload):
     """Something went wrong: `where` is `run` (it failed or hit a limit) or `hook` (one is broken)."""
 
@@ -282,7 +283,7 @@ class Failed(Payload):
     hook: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Custom(Payload):
     """An event of a tool's or a program's own. `name` is the whole event name, `custom.deployed`."""
 
@@ -304,7 +305,7 @@ GATING = frozenset(PAYLOADS) - {"session.end", "turn.end", "error"}
 """Where a hook that cannot be asked is a no. At the others nothing is left to be kept from happening: it is reported."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Action:
     """What a hook answered. Made by `allow`, `block`, `ask`, `modify`, `delegate`.
 
@@ -346,7 +347,7 @@ def delegate(request: Mapping[str, Any]) -> Action:
     return Action("delegate", request=request)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Occasion:
     """An event as it happens: what, for whom, where. `mode` is the permission mode."""
 

@@ -70,6 +70,18 @@ class HookedDriver(Driver):
     async def _end(self) -> None:
         await self.hooks.fire(SessionEnd())
 
+    def leave(self) -> None:
+        """Ask these hooks no more: another driver goes on with the session (`engine.renewing`)."""
+        self.closers.drop(self._end)
+
+    def go_on(self, before: Driver) -> None:
+        """Go on with a session that another driver began, whose log and closers this one has by now. It is not started twice."""
+        self.hooks.notice = self.log.notice
+        self._started = before._started if isinstance(before, HookedDriver) else self.log.begun
+        self._source = "resume" if self.log.begun else "startup"
+        if self._started and self.hooks.on("session.end"):
+            self.closers.add(self._end)
+
     # ---- turns
 
     async def run(self, started: events.RunStarted, run: str = "") -> Finish:
@@ -126,6 +138,9 @@ class HookedDriver(Driver):
         self._hooked = None
 
     async def _opened(self) -> Exchange:
+        if not self._started:
+            # Nothing was run yet: a person has the context compacted.
+            await self._start()
         self._hooked = HookedExchange(await self._exchange_anew(), self._exchange_anew, self.hooks, self._say)
         self._hooked.round = self.machine.round
         return self._hooked

@@ -8,11 +8,11 @@ validated and gated again before the next hook sees them. What hooks on events a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ferrule.core.calls import Result
 from ferrule.core.errors import FerruleError
+from ferrule.core.frozen import frozen
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
@@ -27,14 +27,14 @@ class HookBlocked(FerruleError):
     exit_code = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """The call must not run; the model reads `reason`."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """Run the call with these arguments instead (raw, before validation); with `ask`, only if a person says yes to them."""
 
@@ -42,14 +42,14 @@ class Change:
     ask: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """A person must say yes to these arguments, whatever the rules allow. Later hooks still may block."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """The call is answered with what `produce` gives and does not run. Later hooks before the call do not run either.
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ferrule.core.events import Event
+from ferrule.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextDelta:
     """A piece of the model's answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReasoningDelta:
     """A piece of what the model thinks aloud."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """A line from a tool that is running."""
 

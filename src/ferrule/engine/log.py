@@ -116,15 +116,19 @@ class Shown:
 
     A line is a message as compact JSON in UTF-8 (lone surrogates replaced) with a newline: `["user", text]`, `["assistant",
     text, [[id, tool, arguments], ...], reasoning, raw]` or `["tool", call id, tool, text, success]`. System text and tools are
-    not part of it: they stand in the session's first event. Only messages that are new since the last time are hashed.
+    not part of it: they stand in the session's first event. Only messages that are new since the last time are hashed; after a
+    compaction, which makes another list of them, all that the model is sent from then on.
     """
 
     def __init__(self) -> None:
         self._hash = sha256()
         self._count = 0
+        self._history: Sequence[Message] = ()
 
     def digest(self, history: Sequence[Message]) -> str:
-        """Of all of a history that begins with what was given before, as 64 hexadecimal digits."""
+        """Of all of a history, as 64 hexadecimal digits. The same list has only grown since the last time."""
+        if history is not self._history:
+            self._hash, self._count, self._history = sha256(), 0, history
         for message in history[self._count :]:
             parts: list[Any]
             if isinstance(message, ToolMessage):

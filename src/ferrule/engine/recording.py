@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,6 +17,7 @@ from ferrule.core import events
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
 from ferrule.core.messages import Message
 from ferrule.guard.gate import Decision, Gate
@@ -27,16 +28,19 @@ from ferrule.tools.definition import Tool
 from .hooks import Answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
-    """A message of a person: one that opened a run (then with the limits it had, and what it came to), or context alone."""
+    """A message of a person: one that opened a run (then with its limits, its aims as in `RunStarted`, and what it came to), or
+    context alone."""
 
     text: str
     limits: Limits | None = None
     finished: events.RunFinished | None = None
+    join: int = 0
+    require: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recording:
     """One session. `results` holds pairs of a call and its result, in the order in which the results came; `calls_by_run` the
     calls that the model made after each message that opened a run."""
@@ -95,7 +99,7 @@ class _Reading:
             case events.SessionOpened():
                 self.opened = self.opened or event
             case events.RunStarted():
-                self.told.append(Told(event.text, event.limits))
+                self.told.append(Told(event.text, event.limits, None, event.join, event.require))
                 self.made.append([])
             case events.RunFinished() if self.told:
                 self.told[-1] = replace(self.told[-1], finished=event)

@@ -9,12 +9,13 @@ resumed is told what is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.events import DirectCall, Event, NoticeGiven, ToolAnswered
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import OWN, Tool
 
 from .dispatcher import Dispatcher, parse_arguments
@@ -38,7 +39,7 @@ SOURCE = "registration"
 """Who tells the model what is gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegistrationLimits:
     """How much one session may gain. Source of the defaults: systems.md §4.1. Raises ConfigError."""
 
@@ -131,7 +132,7 @@ class Registration:
         return left
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Blinded:
     """The condition of a hook that was registered: never on calls that register hooks, else its own."""
 

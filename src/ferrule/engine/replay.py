@@ -13,7 +13,6 @@ What this does not show: that tools or models would answer the same again. `engi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ferrule.core import events
 from ferrule.core.commands import (
@@ -26,12 +25,13 @@ from ferrule.core.commands import (
     Settle,
     StopTool,
 )
+from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
 
 from .log import Shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """Where a replay left the recording: at this event of the session, for this reason."""
 
@@ -42,7 +42,7 @@ class Difference:
         return f"event {self.seq}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replayed:
     """What became of one session. `histories` holds the digest of each finished run, by its id; `unproven` counts the runs whose
     recording has none, since an older version wrote it."""

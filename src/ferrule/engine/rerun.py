@@ -7,19 +7,21 @@ The driver, the dispatcher and the machine are the real ones; the session is a n
 results no handler runs and no rule is asked: what was refused then is refused again, by the recording. With `tools="live"`
 the agent's own gate decides and handlers do what they do: give it a workspace that may be written.
 
-What a person did beside the conversation (direct calls, words on the way, stopping it) is not done again.
+Each run has the limits, the join and the required tools that it had then. What a person did beside the conversation (direct calls, words on the way, stopping it) is not done again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ferrule.core import events
 from ferrule.core.calls import Call, Result
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.frozen import frozen
+from ferrule.core.required import OR
 from ferrule.models.wire import Wire
+from ferrule.tools.catalog import Catalog
 
 from .live import Live
 from .recording import RecordedModel, RecordedTools, Recording, Told, canonical
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answered:
     """A call of the new run beside the recorded one with the same number in its run; None where the other made none."""
 
@@ -51,7 +53,7 @@ class Answered:
         return _of(*mine) == _of(*then)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgainRun:
     """One message worked again."""
 
@@ -71,7 +73,7 @@ class AgainRun:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Again:
     """A session run again. `missing` are recorded tools that the agent has not; `unmatched` calls that the recording could not
     answer, as `(tool, canonical arguments)`."""
@@ -117,7 +119,8 @@ async def rerun(
             if told.limits is None:
                 session.driver.add_context(told.text)
                 continue
-            session.limits = told.limits
+            session.limits, session.join = told.limits, told.join
+            session.require = _required(told.require, agent.catalog)
             seen.clear()
             try:
                 await session.run(told.text)
@@ -132,6 +135,12 @@ async def rerun(
     return Again(
         recording.session, copied.model, tuple(runs), missing, tuple(answers.unmatched if answers else ())
     )
+
+
+def _required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    """What a run required, of the tools that there are: those that are not there are told as missing."""
+    there = (OR.join(name for name in entry.split(OR) if name in catalog) for entry in recorded)
+    return tuple(filter(None, there))
 
 
 class _Seen:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.guard.workspace import Workspace
 from ferrule.store.artifacts import ArtifactMissing, ArtifactStore, Scope
@@ -28,7 +29,7 @@ from ferrule.store.journal import Journal
 from .copies import BEYOND, NOTHING, state
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """The end of a run: what the paths were then (`wanted`), what the session saw or left there since (`known`), as states of
     `copies`, and how many calls since (commands, and others of which no file was kept) may have changed what nobody kept."""

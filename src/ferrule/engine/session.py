@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ferrule.core.calls import Result
 from ferrule.core.commands import Finish
 from ferrule.core.errors import ConfigError, ContextLeak, LimitReached, ProviderError, RunCancelled
-from ferrule.core.events import RunStarted, Usage
+from ferrule.core.events import ContextCompacted, RunStarted, Usage
+from ferrule.core.frozen import frozen
 from ferrule.core.joins import parse_join
 from ferrule.core.limits import Limits
 from ferrule.core.notices import PERSON
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .driver import Driver
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunResult:
     """What a run came to. `stop` is `done`, `limit` (only with `on_limit: answer`) or `failed`: then it ended like any other, but
     without what it was to do, and `missing` holds the tools that never succeeded, each entry as its alternatives.
@@ -75,8 +76,11 @@ class Session:
         limits: Limits,
         join: int = 0,
         require: tuple[str, ...] = (),
+        system: str = "",
     ) -> None:
         self.id = session_id
+        self.system = system
+        """The text that it began with, for as long as it lasts."""
         self.driver = driver
         self.model = model
         self.limits = limits
@@ -159,6 +163,18 @@ class Session:
         Where no run is under way they wait for the next one. Words of a `source` other than the person are data to it.
         """
         self.driver.inbox.tell(text, source)
+
+    async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
+        """Leave old parts out of what the model is sent (`engine.room`): results, and with `summary` all but the last messages.
+
+        Returns what was done; None if nothing may go, or a run is under way: then it is done before its next question.
+        Where no summary could be had its `note` says why. Raises what asking a model raises, but for ProviderError.
+        """
+        return await self.driver.room.compact(summary=summary)
+
+    def restore(self) -> bool:
+        """Undo all that was compacted, for the next question; False if nothing was. Raises ConfigError while a run is under way."""
+        return self.driver.room.restore(self.driver.log.identity.user)
 
     def receipts(self) -> list[dict[str, Any]]:
         """The receipt of each run so far (`store.receipts`): digests, approvals, effects and cost, no data."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.calls import compact
+from ferrule.core.frozen import frozen
 from ferrule.store.artifacts import Artifact
 
 HEAD = 1 << 20
@@ -29,7 +29,7 @@ _LINE = 400
 _NAMES = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ends:
     """What a preview is made from: the beginning and the end of the bytes (they may overlap), and the value if it was JSON."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
 from ferrule.guard.gate import MODES
 
@@ -24,7 +24,7 @@ MOST_CONCURRENT = 5
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubAgent:
     """What an agent is for and what it may use. All of it narrows what whoever delegates has; nothing here can widen it.
 
@@ -81,7 +81,7 @@ def matches(tool: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(tool, pattern) for pattern in patterns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationLimits:
     """How far a session and all below it may delegate. What is given can only be tighter than the hard bounds.
 

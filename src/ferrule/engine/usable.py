@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ferrule.core.frozen import frozen
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usable:
     """A session's. `context.resource(Usable)` finds it."""
 

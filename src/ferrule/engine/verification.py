@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.calls import ErrorType, Result, compact
 from ferrule.core.errors import ToolFailed
+from ferrule.core.frozen import frozen
 from ferrule.tools.catalog import Catalog
 
 Check = str | Mapping[str, Any]
@@ -31,7 +31,7 @@ _SAYS_NO = ("ok", "passed", "success")
 _NOT_MADE = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """Whether the work passed, and what the check said."""
 

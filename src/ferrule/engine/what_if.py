@@ -11,10 +11,10 @@ that a person gave then are not taken into account: an *ask* is one that a perso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast
 
+from ferrule.core.frozen import frozen
 from ferrule.guard.gate import Gate
 from ferrule.store.audit import Decided
 from ferrule.store.past_calls import PastCall
@@ -24,7 +24,7 @@ from ferrule.tools.definition import Risk, SideEffect, Tool
 Verdict = Literal["allow", "ask", "deny", "invalid"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judged:
     """One call: whether it ran then, and what the other rules say. `invalid`: its arguments do not fit the tool of today."""
 

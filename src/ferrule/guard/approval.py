@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
 
@@ -17,7 +18,7 @@ from .rules import FAMILIES, names_tool, parse_rule
 Choice = Literal["once", "session", "remember", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalRequest:
     """One question. The answer counts only for arguments with this `digest`.
 
@@ -41,7 +42,7 @@ class ApprovalRequest:
     """The call had started when its process ended, and nobody knows what it did: a yes runs it again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What was said. `grant` is the rule of the chosen offer, `by` who said it, `note` why."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
 from .matching import Case, Need, host_of, normal
@@ -26,7 +27,7 @@ _EXPLAINS = {
 """Which kinds of subject say all that a side effect does. Without one a family rule does not suffice."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surroundings:
     """Where calls happen. `outside` says what naming a path outside the workspace does to a command."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import Literal
+
+from ferrule.core.frozen import frozen
 
 Kind = Literal["file", "dir", "link", "other"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """`path` is relative to the workspace (`""` is the root). `size` in bytes, `modified` in seconds
     since 1970, `mode` the permission bits, `links` how many names the file has (hard links).

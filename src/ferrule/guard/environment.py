@@ -16,9 +16,9 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 
 from .hazards import listed
 
@@ -43,7 +43,7 @@ _LOADS_CODE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChildEnvironment:
     """What a child gets, and the names (never the values) of what it does not."""
 

@@ -22,11 +22,11 @@ when it is opened (the workspace opens beneath its root), what a tool does that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Risk, SideEffect, Tool
 
 from .approval_digest import digest
@@ -49,7 +49,7 @@ _MOST_DECISIONS = 2048
 _EDITS = (SideEffect.NONE, SideEffect.READ, SideEffect.WRITE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """What the gate says. `rule` and `layer` name what decided (`layer` is `builtin` for the gate's own reasons),
     `labels` are risk labels of commands, `offers` the answers that a person may give besides no."""
@@ -62,7 +62,7 @@ class Decision:
     offers: tuple[Offer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Profile:
     """What of the rules concerns one tool. `settled` is the decision if arguments cannot change it."""
 

@@ -12,10 +12,10 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Tool
 
 from .hazards import RUNNERS, base, without_options
@@ -23,7 +23,7 @@ from .parts import Analysis, Part
 from .rules import Rule, names_tool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """One thing that must be covered before a call is allowed.
 
@@ -37,7 +37,7 @@ class Need:
     analysis: Analysis | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A call as the rules see it. `named` are `(absolute path, written)` of its commands' file names."""
 

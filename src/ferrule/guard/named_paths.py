@@ -10,7 +10,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from ferrule.core.frozen import frozen
 
 from .hazards import INTERPRETERS, LISTERS, SCRIPT_FIRST, SHELLS, TALKERS, base, listed, writes
 from .parts import Finding, Part
@@ -27,7 +28,7 @@ _CODE_FLAG = re.compile(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
 _IN_CODE = re.compile(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedPath:
     """A file name that a command names, with marks (`words.py`) for what is not known."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Risk
 
 from .hazards import TWO_WORDS, UNGRANTABLE
@@ -28,7 +28,7 @@ _RUN_ANY = frozenset({"run", "exec", "x", "dlx", "tool", "start", "script", "-c"
 _LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """An answer that a person may choose; `rule` is the grant, empty for `once`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ferrule.core.frozen import frozen
 
 from .hazards import base
 from .words import Word
@@ -15,7 +15,7 @@ MAX_DEPTH = 80
 """Nesting of the syntax tree, and of shells within shells four times over."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A file name that the command may not use. `label` is `outside_workspace` or `credential_file_read`."""
 
@@ -23,7 +23,7 @@ class Finding:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redirect:
     """A file that the shell itself opens."""
 
@@ -31,7 +31,7 @@ class Redirect:
     write: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One simple command. `words` may be empty (`X=1`, `> file`).
 
@@ -65,7 +65,7 @@ class Part:
         return base(self.stripped[0].text) if self.stripped and self.stripped[0].known else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Analysis:
     """What is known of one command line. `loose` are words outside commands: loop lists, operands, values."""
 

@@ -164,7 +164,7 @@ PROTECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)  # not `core.frozen`: the sandbox loads this file alone
 class Names:
     """The lists above, plus what settings add. Patterns as described at the top of this file."""
 

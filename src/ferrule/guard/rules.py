@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import OWN
 
 from .hazards import INTERPRETERS, RUNNERS, SHELLS
@@ -50,7 +50,7 @@ _TOOL = re.compile(r"[A-Za-z0-9_.:*\-]+")
 _COLUMN_HINT = "a rule is `Tool` or `Tool(specifier)`, like `Bash(npm test)` or `Read(docs/**)`"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One rule. `specifier` is None where every use of `tool` is meant.
 

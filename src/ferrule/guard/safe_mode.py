@@ -7,9 +7,10 @@ through rules, risk and the sandbox.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 
 from .matching import Case
 
@@ -19,7 +20,7 @@ DEFAULT_PROGRAMS = ("ls", "cat", "grep", "head", "tail", "wc", "find", "stat", "
 ACTIONS = ("read", "write", "exec", "delete")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SafeMode:
     """`on`: only `programs` may run (exact names). `permissions` maps a path prefix to what may be done there.
 

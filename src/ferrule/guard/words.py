@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ferrule.core.frozen import frozen
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,7 +35,7 @@ _ANSI = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Word:
     """One word. `splits` is True if the shell may make none or several words of it."""
 

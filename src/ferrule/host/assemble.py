@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, FerruleError
@@ -67,6 +67,15 @@ INSTRUCTIONS = (
 )
 
 
+class Fresh(Protocol):
+    """Keeps an assembly as its files are: `host.reloading.Reloading`, where the contract is."""
+
+    async def reload(self, *sessions: Session) -> object: ...
+    async def renew(self, session: Session) -> None: ...
+    def forget(self, session: Session) -> None: ...
+    async def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Assembly:
     """An agent with the settings it was made from. `notice` is told, sentence by sentence, what a person should know."""
@@ -78,6 +87,10 @@ class Assembly:
     servers: Servers | None = None
     peers: Peers | None = None
     signer: Signer | None = None
+    owns_journal: bool = True
+    """Whether `close` closes the journal: not where it was brought along."""
+    reloading: Fresh | None = None
+    """What keeps this as its files are, where a face wants that."""
 
     def open(self, session: str | None) -> Session:
         """A new session, or the one with this id (or beginning of it)."""
@@ -103,6 +116,11 @@ class Assembly:
             session.driver.reopen()
             session.limits, session.model = mine.limits, name
 
+    async def leave(self, session: Session) -> None:
+        """Give one session back, signed where the settings want that; everything else stays as it is."""
+        await session.close()
+        self._sign(session)
+
     async def close(self, session: Session | None = None, *, strict: bool = True) -> None:
         """Give everything back. With `strict=False` an error on the way is said and not raised: another one counts."""
         if session is not None:
@@ -115,10 +133,11 @@ class Assembly:
                 raise
             self.notice(error.detail)
         finally:
-            for brought in (self.extensions, self.servers, self.peers):
+            for brought in (self.extensions, self.servers, self.peers, self.reloading):
                 if brought is not None:
                     await brought.close()
-            self.agent.journal.close()
+            if self.owns_journal:
+                self.agent.journal.close()
 
     def _sign(self, session: Session | None) -> None:
         if self.signer is None or session is None or not session.driver.log.begun:
@@ -143,10 +162,12 @@ def assemble(
     journal: Journal | None = None,
     bus: Bus | None = None,
     interruptible: bool = False,
+    mcp_servers: Mapping[str, Any] | None = None,
 ) -> Assembly:
     """Read the settings with these options on top (a setting's key with `__` for the dot; `workspace`), and build the agent. No network.
 
     `approver` is who is asked, by default nobody; `journal` takes the place of the one that the settings name, and stays its owner's.
+    `mcp_servers` are entries that an editor handed over (`mcp_servers.servers_of`).
     Raises ConfigError naming the setting and where it stands.
     """
     settings = load_settings(workspace=options.get("workspace"), flags=_flags(options))
@@ -164,7 +185,7 @@ def assemble(
     tools = (*own, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings))
     http = http_tools_of(settings)
     tools = tools if http is None else (*tools, *http.tools)
-    servers = servers_of(settings, confine, [tool.full_name for tool in tools])
+    servers = servers_of(settings, confine, [tool.full_name for tool in tools], mcp_servers)
     tools = tools if servers is None else (*tools, *servers.tools)
     peers = peers_of(settings, [tool.full_name for tool in tools])
     catalog, unknown = _catalog(settings, mine, tools if peers is None else (*tools, *peers.tools))
@@ -196,8 +217,9 @@ def assemble(
         join=settings["tools.join"],
         require_successful_tools=settings["tools.required"],
         tool_search=search_of(settings, catalog),
+        context={key: settings[f"context.{key}"] for key in ("compact", "share", "keep")},
     )
-    return Assembly(agent, settings, notice, extensions, servers, peers, signer)
+    return Assembly(agent, settings, notice, extensions, servers, peers, signer, owns_journal=journal is None)
 
 
 def _signer(settings: Settings) -> Signer | None:
@@ -355,6 +377,11 @@ def _key(variable: str) -> str:
 
 def _way(mine: ForModel) -> str:
     return "auto" if mine.tool_mode == "none" else mine.tool_mode
+
+
+def options_of(settings: Settings, name: str) -> ModelOptions:
+    """What the settings say of a model, by its full name. Raises ConfigError."""
+    return _model_options(settings, name, settings.for_model(name))
 
 
 def _model_options(settings: Settings, name: str, mine: ForModel) -> ModelOptions:

@@ -1,8 +1,9 @@
 """Browsers at the door: a person signs in with a token, and a cookie stands for it from then on.
 
 * `GET /login?token=…` and a form at `/login` sign in. The answer leads on to a page, so that the token does not stay in the address.
-* The cookie is a random value of this process, never the token: HttpOnly (no script reads it) and SameSite=Strict (no other site's page
-  can use it). It ends with `/logout`, after `SECONDS`, and with the process.
+* The cookie is never the token: HttpOnly (no script reads it) and SameSite=Strict (no other site's page can use it). It ends with
+  `/logout` and after `SECONDS`. It is a random value of this process and ends with it; where the tokens are known (`people`) it is one that the
+  next process with the same tokens knows again (`visits`), so that a browser goes on after a restart.
 * What changes something (every method but GET and HEAD) must also carry a token that only our own pages know: in the header
   `X-Ferrule-Csrf`, or in the field `csrf` of a form.
 
@@ -12,20 +13,16 @@ visits it. Links with a token stay in a browser's history: hand them out once, o
 
 from __future__ import annotations
 
-import html
 import hmac
+import html
 import secrets
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
-from .door import Receive, Scope, Send, Who, read, say, values
-
-if TYPE_CHECKING:
-    from .door import Door
+from .door import Receive, Scope, Send, Visitor, Who, read, say, values
+from .visits import known, made
 
 LOGIN, LOGOUT = "/login", "/logout"
 SECONDS = 12 * 3600.0
@@ -35,102 +32,110 @@ _FORM = b"application/x-www-form-urlencoded"
 _SAFE = ("GET", "HEAD")
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Sign in - Ferrule</title>{style}</head>
-<body><main class="login"><h1>Ferrule</h1>{note}
+<html lang="en"><head><meta charset="utf-8"><title>Sign in - Ferrule</title></head>
+<body><main><h1>Ferrule</h1><p>{note}</p>
 <form method="post" action="/login"><input type="hidden" name="next" value="{next}">
 <label>Token <input type="password" name="token" autocomplete="off" required autofocus></label>
 <button>Sign in</button></form></main></body></html>
 """
 
 
-@dataclass(slots=True)
-class Visit:
-    """Somebody signed in. `csrf` is what the pages they get must send back to change anything; `over` once they left."""
-
-    who: Who
-    csrf: str
-    ends: float
-    over: bool = False
-
-    def allows(self, scope: Scope, body: bytes) -> bool:
-        """Whether a request comes from one of our pages, or changes nothing."""
-        if scope["method"] in _SAFE:
-            return True
-        given = [value.decode("latin-1") for value in values(scope, b"x-ferrule-csrf")]
-        given = given or _form(scope, body).get("csrf", [])
-        return len(given) == 1 and hmac.compare_digest(given[0].encode(), self.csrf.encode())
+def plain_page(note: str, to: str) -> str:
+    """The form, with a word to whoever sees it and where to go on afterwards. Posts `token` and `next` to `/login`."""
+    return _PAGE.format(note=html.escape(note), next=html.escape(to))
 
 
 class Browsers:
-    """Who is signed in. `origins` are those of our own pages (`http://127.0.0.1:8000`); `home` is where signing in leads;
-    `stylesheet` is a path that is open to read; with `secure` the cookie is sent over TLS only."""
+    """Who is signed in. `origins` are those of our own pages (`http://127.0.0.1:8000`); `home` is where signing in leads; `page` makes
+    the form, as `plain_page`; with `secure` the cookie is sent over TLS only. `people` are those by token whose visits outlive the process."""
 
     def __init__(
         self,
         origins: Iterable[str],
         *,
         home: str = "/",
-        stylesheet: str = "",
+        page: Callable[[str, str], str] = plain_page,
         secure: bool = False,
-        now: Callable[[], float] = time.monotonic,
+        people: Mapping[str, Who] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.origins = frozenset(origin.lower().encode() for origin in origins)
-        self.paths = (LOGIN, LOGOUT)
+        self.paths: tuple[str, ...] = (LOGIN, LOGOUT)
+        self._people = people or {}
+        self._signed_out: dict[bytes, float] = {}
         self._home = home
-        self._style = f'<link rel="stylesheet" href="{html.escape(stylesheet)}">' if stylesheet else ""
+        self._page = page
         self._flags = "; Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
         self._now = now
-        self._visits: dict[bytes, Visit] = {}
+        self._visits: dict[bytes, tuple[Visitor, float]] = {}
 
-    def visit(self, scope: Scope) -> Visit | None:
+    def visitor(self, scope: Scope) -> Visitor | None:
         """Who the cookie of a request says it is."""
         value = _cookie(scope)
-        visit = self._visits.get(_digest(value))
-        if visit is not None and visit.ends < self._now():
+        visitor, ends = self._visits.get(_digest(value), (None, 0.0))
+        if visitor is not None and ends < self._now():
             self._end(value)
             return None
-        return visit
+        return visitor or self._again(value)
+
+    def _again(self, value: str) -> Visitor | None:
+        """Somebody who signed in before the server was started again."""
+        found = known(value, self._people, self._now()) if self._people else None
+        if found is None or _digest(value) in self._signed_out:
+            return None
+        self._keep(value, *found)
+        return found[0]
+
+    def ours(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
+        """Whether a request comes from one of our pages, or from a program, or changes nothing."""
+        if visitor is None or not visitor.csrf or scope["method"] in _SAFE:
+            return True
+        given = [value.decode("latin-1") for value in values(scope, b"x-ferrule-csrf")]
+        given = given or _form(scope, body).get("csrf", [])
+        return len(given) == 1 and hmac.compare_digest(given[0].encode(), visitor.csrf.encode())
 
     def wants_page(self, scope: Scope) -> bool:
-        """Whether somebody looks at this in a browser."""
-        return scope["method"] in _SAFE and any(b"text/html" in one for one in values(scope, b"accept"))
+        """Whether somebody looks at this in a browser; not a script that would put the form into its page (htmx)."""
+        html_wanted = any(b"text/html" in one for one in values(scope, b"accept"))
+        return scope["method"] in _SAFE and html_wanted and not values(scope, b"hx-request")
 
     async def send_to_sign_in(self, scope: Scope, send: Send) -> None:
         """Show somebody the way in, and back to where they wanted to."""
-        wanted = scope["path"]
-        query = scope.get("query_string", b"").decode("latin-1")
-        wanted = quote(f"{quote(wanted)}?{query}" if query else quote(wanted), safe="")
+        query = scope["query_string"].decode("latin-1")
+        wanted = quote(quote(scope["path"]) + (f"?{query}" if query else ""), safe="")
         await say(send, 303, "sign in", more=[(b"location", f"{LOGIN}?next={wanted}".encode())])
 
-    async def serve(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(
+        self, whose: Callable[[bytes], Who | None], scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """`/login` and `/logout`, for anybody who came as far as the door."""
         body = await read(receive, _MOST_FORM)
         if isinstance(body, tuple):
             await say(send, *body)
         elif scope["path"] == LOGIN:
-            await self._login(door, scope, body, send)
+            await self._login(whose, scope, body, send)
         else:
             await self._logout(scope, body, send)
 
-    async def _login(self, door: Door, scope: Scope, body: bytes, send: Send) -> None:
+    async def _login(
+        self, whose: Callable[[bytes], Who | None], scope: Scope, body: bytes, send: Send
+    ) -> None:
         if scope["method"] not in (*_SAFE, "POST"):
             await say(send, 405, "sign in with GET or POST")
             return
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=8)
-        fields = _form(scope, body) if scope["method"] == "POST" else query
+        fields = _form(scope, body) if scope["method"] == "POST" else _fields(scope["query_string"])
         given, to = fields.get("token", [""])[0], _local(fields.get("next", [""])[0], self._home)
-        who = door.whose(given.encode()) if given and scope["method"] != "HEAD" else None
+        who = whose(given.encode()) if given and scope["method"] != "HEAD" else None
         if who is None:
-            note = "<p>This is not a token of this server.</p>" if given else ""
-            page = _PAGE.format(style=self._style, note=note, next=html.escape(to))
-            await say(send, 403 if given else 200, page, kind=b"text/html")
+            note = "This is not a token of this server." if given else "This server wants its token."
+            await say(send, 403 if given else 200, self._page(note, to), kind=b"text/html")
             return
-        cookie = f"{_name(scope)}={self._begin(who)}{self._flags}"
+        self._end(_cookie(scope))
+        cookie = f"{_name(scope)}={self._begin(who, given)}{self._flags}"
         await say(send, 303, "signed in", more=[(b"location", to.encode()), (b"set-cookie", cookie.encode())])
 
     async def _logout(self, scope: Scope, body: bytes, send: Send) -> None:
-        visit = self.visit(scope)
-        if scope["method"] != "POST" or (visit is not None and not visit.allows(scope, body)):
+        if scope["method"] != "POST" or not self.ours(self.visitor(scope), scope, body):
             await say(send, 403, "sign out with the button of a page")
             return
         self._end(_cookie(scope))
@@ -139,17 +144,28 @@ class Browsers:
             send, 303, "signed out", more=[(b"location", LOGIN.encode()), (b"set-cookie", gone.encode())]
         )
 
-    def _begin(self, who: Who) -> str:
-        value = secrets.token_urlsafe(32)
-        self._visits[_digest(value)] = Visit(who, secrets.token_urlsafe(32), self._now() + SECONDS)
-        while len(self._visits) > MOST_VISITS:
-            self._visits.pop(next(iter(self._visits))).over = True
+    def _begin(self, who: Who, token: str) -> str:
+        ends = self._now() + SECONDS
+        if token in self._people:
+            value, visitor = made(token, who, int(ends))
+        else:
+            value = secrets.token_urlsafe(32)
+            visitor = Visitor(who.user, who.operator, who.tenant, csrf=secrets.token_urlsafe(32))
+        self._keep(value, visitor, ends)
         return value
 
+    def _keep(self, value: str, visitor: Visitor, ends: float) -> None:
+        self._visits[_digest(value)] = (visitor, ends)
+        while len(self._visits) > MOST_VISITS:
+            self._visits.pop(next(iter(self._visits)))[0].over = True
+
     def _end(self, value: str) -> None:
-        visit = self._visits.pop(_digest(value), None)
-        if visit is not None:
-            visit.over = True
+        visitor, ends = self._visits.pop(_digest(value), (None, 0.0))
+        if visitor is not None:
+            visitor.over = True
+            now = self._now()
+            self._signed_out = {gone: until for gone, until in self._signed_out.items() if until > now}
+            self._signed_out[_digest(value)] = ends
 
 
 def _digest(value: str) -> bytes:
@@ -177,8 +193,12 @@ def _form(scope: Scope, body: bytes) -> dict[str, list[str]]:
     kinds = values(scope, b"content-type")
     if len(kinds) != 1 or kinds[0].split(b";")[0].strip().lower() != _FORM:
         return {}
+    return _fields(body)
+
+
+def _fields(encoded: bytes) -> dict[str, list[str]]:
     try:
-        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=1000)
+        return parse_qs(encoded.decode(), keep_blank_values=True, max_num_fields=1000)
     except ValueError:
         return {}
 

@@ -8,8 +8,8 @@ An ASGI application around another one. Nothing inside runs before all of this h
 * a bearer token, except for paths that are open to read; or, where people come with browsers, what `browsers.py` asks of them;
 * a body of at most `most` bytes, and all of it there within `BODY_SECONDS`.
 
-The application finds who came as `scope["state"]["who"]`. All answers carry `HEADERS`: whatever is served runs no script but ours,
-in nobody's frame. Web sockets are refused.
+The application finds who came as `scope["state"]["visitor"]`. All answers carry `HEADERS`: whatever is served runs no script but
+ours, in nobody's frame. Web sockets are refused.
 
 Not protected: a token that others can read; what is sent in the clear beyond this machine (put TLS before it).
 """
@@ -20,12 +20,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ferrule.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from .browsers import Browsers
 
 BODY_SECONDS = 30.0
 MOST = 1024 * 1024
@@ -33,7 +30,8 @@ LEAST_TOKEN = 16
 HEADERS = (
     (
         b"content-security-policy",
-        b"default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
     # Not `no-referrer`: forms of our own pages would then come with `Origin: null`.
@@ -42,7 +40,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-"""On every answer; an application cannot take them away."""
+"""On every answer; an application cannot take them away. A policy for content of its own stands beside this one: both hold."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -65,9 +63,50 @@ OWNER = Who("owner", operator=True)
 """Who comes with the one token of a server that knows no names."""
 
 
+@dataclass(slots=True)
+class Visitor:
+    """Who sent a request: `scope["state"]["visitor"]`. `csrf` is what pages they are shown must send back to change anything, "" for programs;
+    `over` once a person who signed in is out again."""
+
+    user: str
+    operator: bool
+    tenant: str
+    csrf: str = ""
+    over: bool = False
+
+
+class SignIn(Protocol):
+    """How people come in who have a browser: `browsers.Browsers`. `origins` are those of our own pages, in lower case."""
+
+    origins: frozenset[bytes]
+    paths: tuple[str, ...]
+
+    async def serve(
+        self, whose: Callable[[bytes], Who | None], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request to one of `paths`, from anybody."""
+        ...
+
+    def visitor(self, scope: Scope) -> Visitor | None:
+        """Who it is by what their browser keeps."""
+        ...
+
+    def ours(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
+        """Whether a request comes from one of our pages, or from a program, or changes nothing."""
+        ...
+
+    def wants_page(self, scope: Scope) -> bool:
+        """Whether somebody looks at this in a browser."""
+        ...
+
+    async def send_to_sign_in(self, scope: Scope, send: Send) -> None:
+        """Show somebody the way in."""
+        ...
+
+
 class Door:
     """`app`, behind what this file says. `token` is the one there is, or whom each stands for. `hosts` are what clients write as `Host`
-    (`127.0.0.1:8000`); `reads` are paths that GET opens to all. With `browsers`, people may also sign in.
+    (`127.0.0.1:8000`); `reads` are paths that GET opens to all, with all below them where they end in `/`. With `browsers`, people may also sign in.
 
     Raises ConfigError for a token that can be guessed.
     """
@@ -81,7 +120,7 @@ class Door:
         origins: Iterable[str] = (),
         reads: Iterable[str] = (),
         most: int = MOST,
-        browsers: Browsers | None = None,
+        browsers: SignIn | None = None,
     ) -> None:
         tokens = {token: OWNER} if isinstance(token, str) else token
         for one in tokens or ("",):
@@ -92,6 +131,7 @@ class Door:
         self._hosts = frozenset(host.lower().encode() for host in hosts)
         self._origins = frozenset(origin.lower().encode() for origin in origins)
         self._reads = frozenset(reads)
+        self._below = tuple(path for path in self._reads if path.endswith("/"))
         self._most = most
         self._browsers = browsers
 
@@ -111,42 +151,49 @@ class Door:
         if elsewhere is not None:
             await say(send, *elsewhere)
         elif self._browsers is not None and scope["path"] in self._browsers.paths:
-            await self._browsers.serve(self, scope, receive, send)
+            await self._browsers.serve(self.whose, scope, receive, send)
         else:
             await self._enter(scope, receive, send)
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = scope.setdefault("state", {})
-        given = values(scope, b"authorization")
-        open_to_all = scope["method"] in ("GET", "HEAD") and scope["path"] in self._reads
-        visit = None if given or self._browsers is None else self._browsers.visit(scope)
-        if given or visit is None:
-            state["who"] = self._bearer(given)
-        else:
-            state |= {"who": visit.who, "visit": visit, "csrf": visit.csrf}
-        if state["who"] is None and not open_to_all:
+        visitor = self._visitor(scope)
+        if visitor is None and not self._open(scope):
             if self._browsers is not None and self._browsers.wants_page(scope):
                 await self._browsers.send_to_sign_in(scope, send)
             else:
                 await say(send, 401, "this wants a bearer token")
             return
+        scope.setdefault("state", {})["visitor"] = visitor
         body = await read(receive, self._most)
         if isinstance(body, tuple):
             await say(send, *body)
-        elif visit is not None and not visit.allows(scope, body):
-            await say(send, 403, "this wants the page's own token (`X-Ferrule-Csrf`)")
+        elif self._browsers is not None and not self._browsers.ours(visitor, scope, body):
+            await say(send, 403, "this wants the token of the page it comes from (`X-Ferrule-Csrf`)")
         else:
             await self._app(scope, _again(body, receive), send)
 
-    def _bearer(self, given: list[bytes]) -> Who | None:
-        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        return self.whose(token) if scheme.lower() == b"bearer" else None
+    def _visitor(self, scope: Scope) -> Visitor | None:
+        """Who it is, by bearer token or by cookie: one that is wrong is not made good by the other."""
+        given = values(scope, b"authorization")
+        if not given:
+            return None if self._browsers is None else self._browsers.visitor(scope)
+        scheme, _, token = given[0].partition(b" ")
+        who = self.whose(token) if len(given) == 1 and scheme.lower() == b"bearer" else None
+        return None if who is None else Visitor(who.user, who.operator, who.tenant)
+
+    def _open(self, scope: Scope) -> bool:
+        path: str = scope["path"]
+        below = path.startswith(self._below) and ".." not in path
+        return scope["method"] in ("GET", "HEAD") and (path in self._reads or below)
 
     def _elsewhere(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason if a request was meant for another place, or made by one."""
         hosts = values(scope, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "this is not the host that was asked for"
+        if values(scope, b"transfer-encoding") and values(scope, b"content-length"):
+            # A proxy before us may have read another end of it than we do (request smuggling, RFC 9112 §11.2).
+            return 400, "it says in two ways where it ends"
         origins = [origin.lower() for origin in values(scope, b"origin")]
         allowed = self._origins if self._browsers is None else self._origins | self._browsers.origins
         if any(origin not in allowed for origin in origins):
@@ -207,7 +254,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 def _guarded(send: Send) -> Send:
     """Answers with `HEADERS`, which are not kept by anybody on the way unless the application says so."""
-    ours = {name for name, _ in HEADERS}
+    ours = {name for name, _ in HEADERS} - {b"content-security-policy"}
 
     async def send_guarded(message: Message) -> None:
         if message["type"] == "http.response.start":

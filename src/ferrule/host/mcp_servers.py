@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ferrule.core.errors import ConfigError
 from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.sandbox.policy import Policy
 from ferrule.store import paths
 from ferrule.store.settings import Settings
 
 if TYPE_CHECKING:
-    from ferrule.connect.mcp import Ground, Servers
+    from ferrule.connect.mcp import Ground, McpServer, Servers
     from ferrule.connect.mcp.reading import Loaded
 
 _FILES = ("mcp.json",)
 
 
-def servers_of(settings: Settings, confine: Policy, taken: Iterable[str]) -> Servers | None:
+def servers_of(
+    settings: Settings, confine: Policy, taken: Iterable[str], handed: Mapping[str, Any] | None = None
+) -> Servers | None:
     """The servers of a run, none of them started; None, and nothing loaded for it, where nobody names any. Close it with the agent.
 
-    `confine` is what commands may do: servers are held under the same bounds. `taken` are the names of the other tools.
+    `confine` is what commands may do: servers are held under the same bounds. `taken` are the names of the other tools. `handed` are entries
+    of a program that the person works in: each is used if they approved the very same one among their own, and else named in a notice.
     """
     theirs = settings.repository.state == "trusted" and ".mcp.json" in settings.repository.files
-    if not theirs and not any((paths.config() / name).exists() for name in _FILES) and not _named(settings):
+    own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
+    if not theirs and not own and not handed:
         return None
     from ferrule.connect.mcp import connect
 
     loaded = load(settings)
     ground = ground_of(settings, confine.root, confine.names)
-    servers = connect(loaded.servers, ground=ground, taken=taken)
-    servers.note(*loaded.problems)
+    more, problems = _approved(handed or {}, loaded.servers)
+    servers = connect((*loaded.servers, *more), ground=ground, taken=taken)
+    servers.note(*loaded.problems, *problems)
     return servers
+
+
+def _approved(
+    handed: Mapping[str, Any], known: tuple[McpServer, ...]
+) -> tuple[tuple[McpServer, ...], list[str]]:
+    """Those of the entries that the person approved, and a sentence for each of the others."""
+    from ferrule.connect.mcp import Approvals
+    from ferrule.connect.mcp.reading import read_server
+
+    used: list[McpServer] = []
+    problems: list[str] = []
+    book, own = Approvals(), {one.name: one for one in known}
+    for name, entry in handed.items():
+        try:
+            server = read_server(name, entry, f"the server `{name}` that was handed over")
+        except ConfigError as error:
+            problems.append(error.detail)
+            continue
+        if server is None or (name in own and own[name].digest() == server.digest()):
+            continue
+        if name in own:
+            problems.append(f"server `{name}` that was handed over is not used: your own of that name is")
+        elif book.look(server).manifest is None:
+            problems.append(
+                f"server `{name}` that was handed over is not started: you have not approved it; write it into"
+                f" `{paths.config() / _FILES[0]}` and run `ferrule mcp approve {name}`"
+            )
+        else:
+            used.append(server)
+    return tuple(used), problems
 
 
 def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:

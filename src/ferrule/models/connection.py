@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
+
+from ferrule.core.frozen import frozen
 
 from .http1 import MalformedResponse, ResponseParser, request_head
 
@@ -38,7 +39,7 @@ class Broken(Exception):
         self.fresh = fresh
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Where a connection leads. `proxy` is `(host, port, credentials)` or None; credentials are a header value."""
 

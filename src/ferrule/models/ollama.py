@@ -73,6 +73,11 @@ class Ollama:
         """From `/api/show`: its list is authoritative, else markers in the template, else unknown."""
         return from_show(await self.show())
 
+    async def asked_window(self, options: ModelOptions) -> int | None:
+        """Tokens of the window that an exchange with these options asks for. Raises ProviderError."""
+        show = await self.show()
+        return options.num_ctx or _window(show, from_show(show))
+
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> OllamaExchange:
         if options.provider_tools:
             no_hosted_tools(options.provider_tools, self.model)

@@ -19,11 +19,11 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.frozen import frozen
 from ferrule.store import paths
 
 Progress = Callable[[int, int], None]
@@ -33,7 +33,7 @@ _CHUNK = 1 << 20
 _STALE_SECONDS = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """A model file inside a wheel. Sizes are bytes, hashes SHA-256 in hex."""
 

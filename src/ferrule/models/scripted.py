@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -21,6 +20,7 @@ from typing import Any, cast
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
 
 from .wire import Capabilities, ModelOptions, Sink, ToolSpec
@@ -38,7 +38,7 @@ class ScriptError(ProviderError, AssertionError):
     code = "script"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One answer. Made by `says`, `calls` and `fails`."""
 
@@ -74,7 +74,7 @@ def _call(made: Made) -> Call:
     return Call(made[2] if len(made) > 2 else "", made[0], arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """What one `ask` was given."""
 
@@ -83,7 +83,7 @@ class Ask:
     schema: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """What one `open` was given."""
 

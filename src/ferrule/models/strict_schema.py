@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, cast
 
 from ferrule.core.calls import compact
+from ferrule.core.frozen import frozen
 
 PROPERTIES = 5_000
 DEPTH = 10
@@ -62,7 +63,7 @@ _STRUCTURE = frozenset(
 Schema = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Strict:
     """What came of a schema. `schema` is the JSON to send; `changes` say what was rewritten, `reasons` why it is not strict.
 

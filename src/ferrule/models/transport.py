@@ -16,12 +16,12 @@ import ssl
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.frozen import frozen
 
 from .connection import Broken, Connection, Origin, Pool
 from .http1 import request_head
@@ -34,7 +34,7 @@ BODY_LIMIT = 256 << 20
 """Bytes of one answer at the most: a server that never ends must not fill the memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timeouts:
     """Seconds. `connect` covers name, TCP, proxy and TLS; `idle` the wait for the next byte (also the first);
     `total` the whole exchange. None is no bound."""
@@ -44,7 +44,7 @@ class Timeouts:
     total: float | None = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """A whole answer. Header names are in lower case."""
 

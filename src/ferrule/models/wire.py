@@ -19,14 +19,15 @@ Contract, run as `ferrule.testing.wire_conformance`:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from ferrule.core.events import ModelAnswered
+from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSpec:
     """A tool as the wire sends it. `wire_name` fits every provider; `schema` is compact JSON.
 
@@ -50,7 +51,7 @@ class ToolSpec:
         return tuple(e for e in self.examples if set(e) != {"request", "arguments"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capabilities:
     """What a model can do, as yes / no / unknown (True / False / None), and who said so.
 
@@ -67,7 +68,7 @@ class Capabilities:
     """Whether the provider searches deferred tools itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelOptions:
     """What a person may set per model. None leaves the provider's default.
 

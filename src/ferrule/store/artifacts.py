@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
@@ -41,7 +41,7 @@ class ArtifactTooLarge(FerruleError):
     code = "artifact_too_large"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Whose artifacts: of one tenant, one user, one session. Never blank."""
 
@@ -67,7 +67,7 @@ class Scope:
         return hashlib.sha256(compact(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """What is known of one: `sha256` of its bytes (hex), their number, the line ends in them, `made` in ms since 1970."""
 
@@ -136,7 +136,7 @@ class ArtifactStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifacts:
     """A run's store and its bounds, for the engine and as the resource that reading tools ask for.
 

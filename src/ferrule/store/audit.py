@@ -38,13 +38,14 @@ from ferrule.core.events import (
     SessionOpened,
     ToolAnswered,
 )
+from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
 
 SCHEMA = "ferrule.audit.v1"
 """Of `AuditedCall.as_record`. Fields may be added; none changes its meaning without another number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decided:
     """What the gate said: `verdict` is `allow`, `ask` or `refuse`. `layer` and `mode` are "" in older journals."""
 
@@ -62,7 +63,7 @@ class Decided:
     writes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answered:
     """What a person said, or whatever stood in for one. `scope` is how far the yes reaches: this call (`once`), the `session`,
     all to come (`remember`), or `deny`; `grant` the rule that came of it. `bound`: it was about these very arguments.
@@ -81,7 +82,7 @@ class Answered:
     question: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hooked:
     """What a hook did: `block`, `change` (then `arguments` are what ran), `answer`, `result`."""
 
@@ -93,7 +94,7 @@ class Hooked:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Confined:
     """What held a program of the call; `sandbox` `none` is nothing."""
 
@@ -104,7 +105,7 @@ class Confined:
     program: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditedCall:
     """One call. Times are ms since 1970, None for what did not happen; `event` numbers are those of the session.
 

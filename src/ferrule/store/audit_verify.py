@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import Record, SessionArchived
+from ferrule.core.frozen import frozen
 
 from .audit_export import read_export
 from .checkpoints import Checkpoint, compared, contradictions, signature_holds
@@ -25,7 +26,7 @@ from .jsonl import check_header, read_jsonl
 from .signing import Verifier
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What does not hold. `session` is "" for what concerns the file, `event` 0 for what is about no single event."""
 

@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +28,7 @@ from typing import Any, cast
 from ferrule.core.calls import compact
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Record
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
 from .artifacts import PIECE, ArtifactStore, Scope
@@ -45,7 +46,7 @@ _UNREADABLE = (
 """What reading from a zip file raises: nothing there, broken, cut off, packed in another way, encrypted, no text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bundled:
     """A session of a bundle: how many events, and the hash of the last."""
 
@@ -54,7 +55,7 @@ class Bundled:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BundledArtifact:
     """An artifact of a bundle, and the session that it belongs to."""
 

@@ -23,13 +23,13 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.calls import compact
 from ferrule.core.errors import JournalError
+from ferrule.core.frozen import frozen
 
 from .journal import Journal, SqliteJournal
 from .paths import private_folder, state
@@ -41,7 +41,7 @@ _PREFIX = b"ferrule.checkpoint.v1\n"
 _KINDS = {"session": str, "seq": int, "hash": str, "time": int, "key": str, "previous": str, "signature": str}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """One signed head. `line` is its place in the file, counted from 1."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from ferrule.core.frozen import frozen
 
 from .audit import AuditedCall, calls
 from .journal import Journal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastCall:
     """A call and what was decided. `values` are the arguments as they would run, unchecked: as the last hook left them, else as
     they arrived; None if they were no JSON object. `verdict` is the gate's (`allow`, `ask`, `refuse`; "" if it was never

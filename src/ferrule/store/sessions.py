@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.errors import SessionNotFound
+from ferrule.core.frozen import frozen
 
 from .database import BITS
 from .rows import span
@@ -16,7 +16,7 @@ _OF_A_KIND = "FROM records WHERE kind IN ('run.started', 'run.finished') AND kin
 """The first condition is the one of the index of runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionInfo:
     """A session at a glance. `opened` and `last` are ms since 1970; `question` is the first message's start.
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
 from ferrule.guard.rules import RuleSet
 
@@ -31,7 +32,7 @@ NAME = "ferrule.yaml"
 PROJECT_FILE = f".ferrule/{NAME}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForModel:
     """What holds for one model. None leaves the provider's default."""
 
@@ -48,7 +49,7 @@ class ForModel:
     provider_tools: tuple[Mapping[str, Any], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provider:
     """Where a provider is. `api_key_env` names the variable that holds the key. `force_native_tool_search`: see the wires that take it."""
 
@@ -59,7 +60,7 @@ class Provider:
     force_native_tool_search: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """All settings with their origins. Made by `load_settings`; `values` holds them by the key of the table.
 

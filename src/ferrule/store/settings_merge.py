@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.guard.rules import Layer, List, Rule, parse_rule
 
 from .settings_table import BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS, SAME_AS, SETTINGS, Setting
@@ -22,7 +23,7 @@ _MODEL = {setting.key: setting for setting in MODEL_SETTINGS}
 _PROVIDER = {setting.key: setting for setting in PROVIDER_SETTINGS}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Where a value comes from: the layer, and the place in it (`file:line:column`, a variable, a flag)."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.tools.reliability import policies, read_policy
 
 from .settings_table import (
@@ -43,7 +43,7 @@ _WANTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A value that a layer sets. `where` names the place; `parts` those of a list's items or a map's entries."""
 
@@ -265,8 +265,15 @@ def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
 # ---- environment and flags
 
 
-_NOT_SETTINGS = ("FERRULE_STATE", "FERRULE_CONFIG", "FERRULE_CACHE", "FERRULE_MODELS", "FERRULE_TRACEBACK")
-"""Variables of Ferrule that are no settings: where its folders are, and how defects are shown."""
+_NOT_SETTINGS = (
+    "FERRULE_STATE",
+    "FERRULE_CONFIG",
+    "FERRULE_CACHE",
+    "FERRULE_MODELS",
+    "FERRULE_TRACEBACK",
+    "FERRULE_TOKEN",
+)
+"""Variables of Ferrule that are no settings: where its folders are, how defects are shown, the token of what it serves."""
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]]:

@@ -15,6 +15,8 @@ from ferrule.core.events import (
     CallStarted,
     ConsentAnswered,
     ContextAdded,
+    ContextCompacted,
+    ContextRestored,
     DelegationStarted,
     DirectCall,
     Event,
@@ -34,11 +36,12 @@ from ferrule.core.events import (
     Unknown,
     Usage,
 )
+from ferrule.core.frozen import frozen
 from ferrule.core.notices import PERSON
 from ferrule.tools.context import ANSWERED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """The session begins."""
 
@@ -49,7 +52,7 @@ class Opened:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """A person's message; `number` counts runs from 1."""
 
@@ -61,14 +64,14 @@ class Asked:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Added:
     """Context that a person put in."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """The model's words."""
 
@@ -76,7 +79,7 @@ class Said:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Used:
     """A call and what came of it. Without a result, `started` says whether it may have had an effect: calls that
     only read are never announced as started.
@@ -90,7 +93,7 @@ class Used:
     decision: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """Something a person should know."""
 
@@ -103,7 +106,7 @@ def _hosted(made: ProviderToolCall) -> str:
     return f"the provider ran {made.name or made.provider_tool_type} ({made.tool_kind}) itself{status}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """A run is over, `seconds` after its message."""
 
@@ -215,12 +218,26 @@ def _consent(event: ConsentAnswered) -> str:
     return f"{event.choice}{by}{note}; asked about {asked}; digest {event.digest}"
 
 
+def _compacted(event: ContextCompacted) -> str:
+    results = ", ".join(map(str, event.elided))
+    parts = [f"results left out (messages {results})"] if results else []
+    if event.through:
+        parts.append(f"messages 1 to {event.through} replaced by:\n{event.text}")
+    return f"about {event.before} to {event.after} tokens; {'; '.join(parts) or event.note}"
+
+
 def _aside(event: Event) -> list[Step]:
     match event:
         case ContextAdded():
             return [Added(event.text)]
         case Noticed():
             return [Told(event.topic, event.text)]
+        case ContextCompacted():
+            return [Told("compacted", _compacted(event))]
+        case ContextRestored():
+            return [
+                Told("restored", f"the whole conversation is sent again{f', by {event.by}' * bool(event.by)}")
+            ]
         case NoticeGiven():
             said = event.source == PERSON
             return [Added(event.text) if said else Told(f"notice from {event.source}", event.text)]

@@ -25,11 +25,12 @@ import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 
 from . import paths
 from .export import visible
@@ -46,7 +47,7 @@ State = Literal["absent", "untrusted", "changed", "trusted"]
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """A repository's configuration as it was read once. `files` holds the bytes of its regular files by name."""
 
@@ -57,7 +58,7 @@ class Snapshot:
     links: dict[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A file that differs from what was trusted; `diff` is unified, empty where no text was kept."""
 

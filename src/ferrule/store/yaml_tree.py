@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 32
@@ -31,7 +31,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)")
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A value and its place: `value` is a scalar, a list of nodes, or a dict from text to `(key, value)` nodes.
 

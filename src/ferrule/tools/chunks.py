@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+
+from ferrule.core.frozen import frozen
 
 _PIECE = 262_144
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunks:
     """A result that comes in pieces: `return Chunks(open(path, "rb"), mime="text/csv")`.
 

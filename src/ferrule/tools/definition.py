@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ferrule.core.calls import compact
 from ferrule.core.events import ALONE, EVERYTHING, Access
+from ferrule.core.frozen import frozen
 
 from .reliability import Reliability
 
@@ -46,7 +47,7 @@ class Risk(StrEnum):
     CRITICAL = "critical"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touch:
     """Marks a parameter as naming something the gate must know of: `path: Annotated[str, READS]`.
 
@@ -70,7 +71,7 @@ VARIABLES = Touch("variables")
 URL = Touch("url")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """What one call touches: `Touch.kind` and the value of the marked argument; variables as `NAME=value`."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.frozen import frozen
 
 from .context import Context
 from .definition import Touch
 from .docstring import Documentation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """One argument: `annotation` is the whole type, `hint` the type without its `Annotated` extras."""
 

@@ -15,8 +15,9 @@ probe that raises, or takes too long, knows nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ferrule.core.frozen import frozen
 
 from .context import Context
 
@@ -24,7 +25,7 @@ SECONDS = 30.0
 """For a probe."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probed:
     """`happened` is True (then `value` is what the handler would have returned), False (it may be done now), or None: unknown."""
 

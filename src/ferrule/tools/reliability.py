@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 
 CLASSES = ("transient", "timeout", "5xx", "permanent")
 RETRIED = CLASSES[:3]
@@ -33,7 +34,7 @@ _MOST = 1_000_000_000
 """No number of a policy is larger: that many milliseconds are eleven days."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reliability:
     """What was said of attempts; None where nothing was, which takes the default. Times in seconds.
 
@@ -96,7 +97,7 @@ class Reliability:
         return min(grown + base * share * dice, self.longest)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policies:
     """What was said of a source, and of its tools by the source's own names."""
 

@@ -27,6 +27,7 @@ from typing import Any, Literal
 from ferrule.connect.values import list_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, Signal, ToolFailed
+from ferrule.engine.telemetry import Telemetry
 from ferrule.guard.approval import Approver
 from ferrule.tools.context import HELD, Context
 
@@ -297,11 +298,16 @@ class Live:
         self._listed = None
 
     def _marked(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        if not self.server.identity:
-            return dict(params)
-        who = context.identity
-        about = {"tenant": who.tenant, "user": who.user, "session": who.session, "run": who.run}
-        return {**params, "_meta": {"ferrule/identity": about}}
+        """With what goes along beside the parameters: who the call is for, if the server is told, and the trace that it belongs to."""
+        who, meta = context.identity, dict[str, Any]()
+        telemetry: Any = context.resources.get(Telemetry)
+        if telemetry is not None:
+            # W3C Trace Context, under the bare names that the protocol keeps for it.
+            meta |= telemetry.carrier(who, context.call_id)
+        if self.server.identity:
+            about = {"tenant": who.tenant, "user": who.user, "session": who.session, "run": who.run}
+            meta["ferrule/identity"] = about
+        return {**params, "_meta": meta} if meta else dict(params)
 
 
 async def say_hello(server: McpServer, filled: Filled, auth: Any) -> None:

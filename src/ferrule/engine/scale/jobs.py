@@ -13,11 +13,12 @@ in what is for the program that calls `Jobs` to say.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,7 @@ class UnknownJob(FerruleError):
     code = "job_unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """`text` for a session, new if `session` is empty. `priority`: 1 is first, 0 goes before all others. `options` are settings by
     key (`limits.max_rounds`), for workers that assemble their agents from settings; `workspace` is a folder there."""
@@ -123,7 +124,7 @@ def told(
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """A job at a glance. `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` who has it."""
 

@@ -19,6 +19,7 @@ from ferrule.host.assemble import call_of, model_of, person
 from ferrule.store import paths
 
 from .approve import TerminalApprover
+from .freshness import Fresh
 from .running import stopping, unmet
 from .seated import seat
 from .show import Show
@@ -26,6 +27,7 @@ from .slash import COMMANDS, Chat, nearest
 from .told import told
 from .typing_in import forget_typed
 
+_LEAVES = ("/exit", "/quit")
 RECALLED = 24
 """Lines of the conversation so far that `--resume` shows."""
 
@@ -43,7 +45,8 @@ async def converse(options: dict[str, Any]) -> int:
     chat.session.ask_with(approver)
     watch(chat, reasoning=bool(options.get("reasoning")))
     _greet(chat)
-    task = asyncio.ensure_future(_talk(chat, lines, resumed=bool(resumed)))
+    fresh = Fresh(chat, options, lambda text: _answer(chat, text))
+    task = asyncio.ensure_future(_talk(chat, lines, fresh, resumed=bool(resumed)))
     fine = False
     with stopping(task, interrupts=False) as stopped:
         try:
@@ -57,7 +60,7 @@ async def converse(options: dict[str, Any]) -> int:
     return 0
 
 
-async def _talk(chat: Chat, lines: PromptSession[str], *, resumed: bool) -> None:
+async def _talk(chat: Chat, lines: PromptSession[str], fresh: Fresh, *, resumed: bool) -> None:
     if resumed:
         await _go_on(chat)
     while True:
@@ -67,7 +70,7 @@ async def _talk(chat: Chat, lines: PromptSession[str], *, resumed: bool) -> None
             continue
         except EOFError:
             return
-        if line and not await _one(chat, line):
+        if line and not await _one(chat, line, fresh):
             return
 
 
@@ -139,8 +142,10 @@ def recalled(chat: Chat) -> Iterator[str]:
     yield ""
 
 
-async def _one(chat: Chat, line: str) -> bool:
+async def _one(chat: Chat, line: str, fresh: Fresh) -> bool:
     """One line of the person; False to leave."""
+    if line.split(" ")[0] not in _LEAVES and not await fresh.look():
+        return True
     if not line.startswith("/"):
         await _interruptible(chat, _turn(chat, line), turn=True)
         return True

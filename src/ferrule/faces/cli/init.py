@@ -33,7 +33,9 @@ def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
     files = files_of(root.resolve().name)
     if settings_only:
         files = {".ferrule/ferrule.yaml": template(project=True)}
-    hint = "--force replaces" + (" it" if settings_only else " them; --settings-only writes the settings alone")
+    hint = "--force replaces" + (
+        " it" if settings_only else " them; --settings-only writes the settings alone"
+    )
     replaced = write_new(root, files, replace=force, hint=hint)
     _tell(root, files, replaced)
     if settings_only:

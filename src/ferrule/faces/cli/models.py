@@ -24,7 +24,8 @@ def list_models(as_json: bool) -> None:
     import asyncio
     from dataclasses import asdict
 
-    from .discover import discovered
+    from ferrule.host.discover import discovered
+
     from .terminal import visible
 
     rows = asyncio.run(discovered())

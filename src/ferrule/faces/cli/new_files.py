@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
@@ -71,7 +72,7 @@ def _write(base: int, name: str, text: str, *, replace: bool) -> None:
 def _below(at: int, folder: str) -> int:
     """The folder, made if it is missing; `at` is closed."""
     try:
-        if not os.access(folder, os.F_OK, dir_fd=at, follow_symlinks=False):
+        with suppress(FileExistsError):
             os.mkdir(folder, 0o755, dir_fd=at)
         return os.open(folder, _FOLDER, dir_fd=at)
     finally:

@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "trust": ("ferrule.faces.cli.trust:trust", "Let this folder's own settings take effect, or stop them."),
     "doctor": ("ferrule.faces.cli.doctor:doctor", "Say what this machine can do and what is missing."),
-    "init": ("ferrule.faces.cli.init:init", "Write a commented settings file into this folder."),
+    "init": ("ferrule.faces.cli.init:init", "Make an agent project, or only a commented settings file."),
     "completion": (
         "ferrule.faces.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",

@@ -12,6 +12,7 @@ import click
 from ferrule.host.options import common, yes_to
 
 from .audit import verify
+from .compacting import compact, restore
 from .recordings import bundle, import_sessions, replay
 from .rewinding import fork, rewind
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def sessions() -> None:
-    """List, show, resume, fork, rewind, replay, export, verify, archive and salvage sessions."""
+    """List, show, resume, fork, rewind, compact, replay, export, verify, archive and salvage sessions."""
 
 
 # `verify` is that of `ferrule audit`: one command under two names.
-for _command in (replay, bundle, import_sessions, fork, rewind, verify):
+for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore, verify):
     sessions.add_command(_command)
 
 

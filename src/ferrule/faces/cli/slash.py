@@ -138,6 +138,18 @@ async def _another(chat: Chat, wanted: str) -> None:
     await other.resume()
 
 
+async def _compact(chat: Chat, rest: str) -> None:
+    if rest not in ("", "results"):
+        raise ConfigError(f"`/compact {rest}`: write `/compact`, or `/compact results` to ask no model")
+    # What came of it is a notice of the session, which is shown like any other.
+    await chat.session.compact(summary=not rest)
+
+
+async def _uncompact(chat: Chat, rest: str) -> None:
+    if not chat.session.restore():
+        chat.assembly.terminal.say("nothing was compacted")
+
+
 async def _help(chat: Chat, rest: str) -> None:
     for name, command in COMMANDS.items():
         chat.assembly.terminal.answer(f"  {f'/{name} {command.usage}':24} {command.help}")
@@ -163,6 +175,8 @@ COMMANDS: dict[str, Slash] = {
     "mode": Slash("[MODE]", "show or set how much is allowed without asking", _mode),
     "model": Slash("[MODEL]", "show or change the model; the history stays", _model),
     "sessions": Slash("[resume ID]", "the last sessions, or another one", _sessions),
+    "compact": Slash("[results]", "leave the old part out of what the model is sent", _compact),
+    "uncompact": Slash("", "send the model the whole conversation again", _uncompact),
     "help": Slash("", "this list", _help),
     "exit": Slash("", "leave (or Ctrl-D)", _leave),
 }

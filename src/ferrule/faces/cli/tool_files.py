@@ -6,7 +6,6 @@ asked for: each in an empty folder of its own, behind the gate and in the sandbo
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,37 +23,6 @@ _JSON = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable (`ferrule validate --schema`)."
 )
 _STRICT = click.option("--strict", is_flag=True, help="Count warnings as errors.")
-
-NEW_TOOL = """\
----
-parameters:
-  text:
-    type: string
-    description: The text to look at.
-    required: true
-side_effect: none
-timeout_ms: 2000
-script: |
-  def run(args):
-      words = args["text"].split()
-      if not words:
-          fail("there is no word in `text`")
-      return {"words": len(words), "longest": max(words, key = len)}
-examples:
-  - request: How many words has "to be or not"?
-    arguments: { text: to be or not }
-tests:
-  - name: counts words
-    arguments: { text: to be or not }
-    returns: { words: 4, longest: not }
-  - name: says what is wrong
-    arguments: { text: " " }
-    fails: there is no word
----
-Count the words of a text and find the longest one.
-
-The model reads this text to decide when to call the tool. Say what it does, what it does not, and what it gives back.
-"""
 
 
 @click.command()
@@ -108,14 +76,39 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
 
 @click.command()
 @click.argument("name")
+@click.argument("fields", nargs=-1, metavar="[FIELD:TYPE]...")
+@click.option("--description", default="", help="What the model reads of the tool.")
+@click.option("--python", "as_python", is_flag=True, help="Write NAME.py with a typed function, and a test.")
 @_FOLDER
-def new(name: str, workspace: str) -> int:
-    """Write .ferrule/tools/NAME.md: a tool that works and tests itself, to be changed into yours."""
-    target = write_new(Path(workspace), name, NEW_TOOL)
-    click.echo(f"wrote {target}", err=True)
-    click.echo(
-        f"hint: change it, `ferrule tools test {name}`, then `ferrule trust` lets it take effect", err=True
-    )
+def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, workspace: str) -> int:
+    """Write .ferrule/tools/NAME.md: a tool that works and tests itself, to be changed into yours.
+
+    A field is name:type[?][=default][,description], as in `city:string`, `days:int?`, 'unit:c|f=c,Celsius or Fahrenheit'.
+    Types: string, int, float, bool, list[...], and words with | between them. ? means that it may be left out.
+    """
+    from ferrule.tools.names import check_name
+
+    from . import tool_texts as texts
+    from .new_files import write_new as write
+    from .tool_fields import parse_fields
+
+    check_name(name)
+    if not description.isprintable():
+        raise click.UsageError("--description holds characters that cannot be seen")
+    parsed = parse_fields(fields)
+    if as_python:
+        module, tests = f"{name}.py", f"tests/test_{name}.py"
+        made = {module: texts.python_tool(name, parsed, description), tests: texts.python_test(name, parsed)}
+        write(Path(workspace), made)
+        click.echo(f"wrote {Path(workspace) / module}\nwrote {Path(workspace) / tests}", err=True)
+        said = (
+            f"hint: change it, `python -m pytest {tests}`, then give it to an agent: Agent(model, [{name}])"
+        )
+    else:
+        text = texts.tool_file(parsed, description) if parsed or description else texts.SAMPLE
+        click.echo(f"wrote {write_new(Path(workspace), name, text)}", err=True)
+        said = f"hint: change it, `ferrule tools test {name}`, then `ferrule trust` lets it take effect"
+    click.echo(said, err=True)
     return 0
 
 
@@ -123,27 +116,14 @@ def new(name: str, workspace: str) -> int:
 
 
 def write_new(workspace: Path, name: str, text: str) -> Path:
-    """A new tool file. Nothing is replaced, and no link is followed: it could lead anywhere. Raises ConfigError."""
-    from ferrule.core.errors import ConfigError
+    """A new tool file. Nothing is replaced, and no link is followed. Raises ConfigError."""
     from ferrule.tools.names import check_name
 
+    from .new_files import write_new as write
+
     check_name(name)
-    folder = workspace / ".ferrule" / "tools"
-    target = folder / f"{name}.md"
-    for part in (folder.parent, folder):
-        if part.is_symlink():
-            raise ConfigError(f"`{part}` is a link; nothing was written through it")
-    hint = "choose another name, or change the file that is there"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(target, flags, 0o644), "w", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise ConfigError(f"`{target}` exists; nothing was written", hint=hint) from error
-    except OSError as error:
-        raise ConfigError(f"cannot write `{target}`: {error.strerror}") from error
-    return target
+    write(workspace, {f".ferrule/tools/{name}.md": text})
+    return workspace / ".ferrule" / "tools" / f"{name}.md"
 
 
 def _chosen(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str, bytes]:

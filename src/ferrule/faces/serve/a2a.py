@@ -17,6 +17,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from socket import socket
 from typing import Any
 
 from ferrule._version import __version__
@@ -24,7 +26,7 @@ from ferrule.engine.agent import Agent
 from ferrule.host.door import Application, Door
 from ferrule.host.serving import address_of, hosts_of, serve
 
-from .desk import Desk, Item, Refused, Task
+from .desk import Desk, Item, Leave, Refused, Task
 
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
@@ -44,6 +46,7 @@ class Skill:
 class A2aServer:
     """One agent behind one address. `url` is how clients reach it, where that is not `http://host:port` (a proxy with TLS before it).
 
+    `sign_key` signs the card (`signed_card`); `leave` closes a session, where more is to be done than closing it.
     `host` other than this machine needs such an https `url`: a token in the clear is no secret. `app` is the ASGI application, for servers of one's
     own. Raises ConfigError.
     """
@@ -60,24 +63,26 @@ class A2aServer:
         port: int = 8321,
         url: str = "",
         version: str = __version__,
+        sign_key: Path | None = None,
+        leave: Leave | None = None,
     ) -> None:
         self._host, self._port = host, port
         self.url = address_of(host, port, url)
-        self.desk = Desk(agent)
+        self.desk = Desk(agent, leave)
         self.card = card_of(
             name, description, skills or (_any(description),), f"{self.url}{RPC_PATH}", version
         )
         self.app: Application = Door(
-            _application(self.desk, self.card),
+            _application(self.desk, self.card, sign_key),
             token=token,
             hosts=hosts_of(host, port, self.url),
             reads=[CARD_PATH],
         )
 
-    async def run(self) -> None:
-        """Serve until the process is told to end; then every task is ended and written down."""
+    async def run(self, listening: socket | None = None) -> int:
+        """Serve until the process is told to end; then every task is ended and written down. The exit code. `listening`: see `host.serving`."""
         try:
-            await serve(self.app, self._host, self._port)
+            return await serve(self.app, self._host, self._port, listening=listening)
         finally:
             await self.close()
 
@@ -113,7 +118,7 @@ def _any(description: str) -> Skill:
     return Skill("ask", "Ask", description)
 
 
-def _application(desk: Desk, card: dict[str, Any]) -> Application:
+def _application(desk: Desk, card: dict[str, Any], sign_key: Path | None) -> Application:
     """The protocol library's routes over the desk."""
     from a2a.server.request_handlers import DefaultRequestHandler
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
@@ -122,6 +127,10 @@ def _application(desk: Desk, card: dict[str, Any]) -> Application:
     from starlette.applications import Starlette
 
     value = parse_lenient(card, AgentCard())
+    if sign_key is not None:
+        from .signed_card import sign_card
+
+        sign_card(value, sign_key)
     handler = DefaultRequestHandler(_executor()(desk), _store()(), value)
     routes = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)
     return Starlette(routes=[*create_agent_card_routes(value), *routes])

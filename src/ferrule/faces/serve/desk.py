@@ -11,6 +11,7 @@ Bounds: `CONVERSATIONS` at a time (the one that was quiet longest goes; its jour
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +27,7 @@ ANSWER_SECONDS = 600.0
 _SHOWN = 4_000
 _LINE = 200
 
+Leave = Callable[[Session], Awaitable[None]]
 Kind = Literal["words", "question", "done", "failed", "canceled"]
 
 
@@ -93,10 +95,11 @@ def _told(request: ApprovalRequest) -> str:
 
 
 class Desk:
-    """The conversations and tasks of one served agent."""
+    """The conversations and tasks of one served agent. `leave` closes a session."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, leave: Leave | None = None) -> None:
         self._agent = agent
+        self._leave = leave or Session.close
         self._conversations: dict[str, _Conversation] = {}
         self._tasks: dict[str, Task] = {}
 
@@ -138,7 +141,7 @@ class Desk:
             await self.cancel(task_id)
         left, self._conversations = list(self._conversations.values()), {}
         for one in left:
-            await one.session.close()
+            await self._leave(one.session)
 
     async def _conversation(self, context_id: str) -> _Conversation:
         known = self._conversations.pop(context_id, None)
@@ -154,7 +157,7 @@ class Desk:
         quiet = next((name for name, one in self._conversations.items() if not one.tasks), None)
         if quiet is None:
             raise Refused(f"{CONVERSATIONS} conversations are at work already; try again later")
-        await self._conversations.pop(quiet).session.close()
+        await self._leave(self._conversations.pop(quiet).session)
 
     async def _work(self, task: Task, conversation: _Conversation, text: str) -> None:
         def shown(item: Live) -> None:

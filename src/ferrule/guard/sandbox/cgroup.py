@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from ferrule.core.frozen import frozen
 
 from .policy import Bounds
 
@@ -20,7 +21,7 @@ Group = tuple[str, dict[str, str], str]
 """See `inside.groups`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Groups:
     """`made`: the groups to make. `bounds`: which they hold, of `memory` and `processes`."""
 

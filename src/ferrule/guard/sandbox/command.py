@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
 from .policy import Applied
@@ -14,7 +15,7 @@ Sink = Callable[[bytes], bool]
 """Takes output as it comes; False means: enough, end the program."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """What to start. `program` is the file to execute, `argv` its words (the first is its name).
 
@@ -37,7 +38,7 @@ class Command:
     """Who it runs for: said in the records of what it reaches."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a program ended.
 
@@ -62,7 +63,7 @@ class Ended:
     """There are more changes than are listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A file that a previewed command would have `created`, `changed` or `deleted`. `name` is relative to the root."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
 from typing import Literal
 
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import FerruleError
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.guard.approval import Answer, ApprovalRequest, Approver, question_tool
 from ferrule.guard.offers import Offer
@@ -27,7 +27,7 @@ MODES: tuple[Mode, ...] = ("required", "ask", "off")
 """What a gap is: an error; a question where somebody can be asked; nothing, and commands run as they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rung:
     """A way to hold commands, by name, and what it holds under the policy that was asked about."""
 
@@ -35,7 +35,7 @@ class Rung:
     applied: Applied
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """An aspect that is required and not held: why, and one step that would change it."""
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from ferrule.core.frozen import frozen
 
 from .hosts import split_authority
 
@@ -57,7 +58,7 @@ Framing = int | Ends
 """The length of a body in bytes, or how it ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """A request's head. `path` is the target in the form for a server; empty with CONNECT. `host` in the one spelling."""
 
@@ -87,7 +88,7 @@ class Asked:
         return written(f"{self.method} {target} HTTP/1.1", [*fields, ("Connection", "close")])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answered:
     """An answer's head. `framing` is how its body arrives."""
 

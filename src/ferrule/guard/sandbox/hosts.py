@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 
 from .addresses import Address, is_open, kind_of, parse_address
 
@@ -42,7 +42,7 @@ class Unreadable(ValueError):
     """A text is not exactly one host, or not a port. Its text says why, without repeating what was given."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One thing that a person named. `host` is in the one spelling; `below`: the names below it, not itself."""
 
@@ -54,7 +54,7 @@ class Entry:
         return host.endswith("." + self.host) if self.below else host == self.host
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hosts:
     """What a policy's `network` opens. False if it opens nothing."""
 

@@ -20,8 +20,10 @@ only root may read (of `/etc` they are covered).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
+
+from ferrule.core.frozen import frozen
 
 from .inside.landlock import ALL, LOOK
 from .masks import Kind, Mask
@@ -53,7 +55,7 @@ HELD = "/.held"
 """Where the session's own things are until the view is finished."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Places:
     """Folders of a session, made by `session_folder.make`. `base` holds all the others."""
 
@@ -76,7 +78,7 @@ class Places:
         return f"{self.base}/held"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surroundings:
     """What there is on this machine, looked at once for a session (`surroundings.look`).
 

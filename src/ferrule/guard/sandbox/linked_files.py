@@ -12,8 +12,9 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from ferrule.core.frozen import frozen
 
 PACKAGES = frozenset(
     {"node_modules", "site-packages", "dist-packages", "bower_components", ".pnpm-store", ".yarn", ".tox", ".nox"}
@@ -40,7 +41,7 @@ Inode = tuple[int, int]
 """Device and number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """A file with `count` names, one of which is `name`. Its content is that of `inode`."""
 

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import re
 import stat
-from dataclasses import dataclass
 from enum import StrEnum
 
+from ferrule.core.frozen import frozen
 from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.ruled_names import RuledNames
 
@@ -67,7 +67,7 @@ _WHAT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Covered:
     """What a name needs. `own`: not if a command of the session made it. `content`: not if it is public."""
 

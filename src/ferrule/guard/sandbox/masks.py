@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.guard.beneath import best
 from ferrule.guard.reserved import Names
 
@@ -64,7 +65,7 @@ class Mask:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Masks:
     """All masks of a workspace: what is above comes before what is below.
 

@@ -8,10 +8,11 @@ the policy requires is a gap: an error where nobody can be asked, one question t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
+from ferrule.core.frozen import frozen
 from ferrule.guard.reserved import DEFAULT, Names
 
 
@@ -52,7 +53,7 @@ MUST = ALL - {Aspect.MEMORY, Aspect.PROCESSES}
 """What is required unless the policy says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """Sizes in bytes, counts of processes. None: no bound.
 
@@ -65,7 +66,7 @@ class Bounds:
     file_size: int | None = 4 * 1024**3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """What commands of one session may do. Folders are absolute.
 
@@ -85,7 +86,7 @@ class Policy:
     preview: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Applied:
     """What held a command: in its result, in the journal, in `ferrule doctor`.
 

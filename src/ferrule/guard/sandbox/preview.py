@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ferrule.core.frozen import frozen
 from ferrule.guard.reserved import DEFAULT, Names
 
 from .command import Change
@@ -43,7 +44,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preview:
     """`cut`: some changes are missing (too many, too deep, or a folder that cannot be read)."""
 

@@ -15,11 +15,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
+
+from ferrule.core.frozen import frozen
 
 SYSTEM_BWRAP = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Where the system keeps bubblewrap. It comes first: distributions give this very path rights that others lack."""
@@ -29,7 +31,7 @@ _KERNEL = Path(__file__).with_name("kernel_probe.py")
 _SECONDS = 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probes:
     """What was found. Plain data: tests make it up.
 

@@ -27,6 +27,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
 from .heads import Answered, Asked, Ends, Malformed, parse_answer, parse_request, written
@@ -38,7 +39,7 @@ from .reaching import Reach, Reached, Refused, Resolve, Upstream, directly, reso
 _CHUNKS_END = b"0\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patience:
     """Bounds. Connections at once in all and for each command; seconds for a head, for connecting, and of silence."""
 
@@ -49,7 +50,7 @@ class Patience:
     idle: float = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contact:
     """One request or tunnel: what was asked for, what was decided, what came of it.
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from ferrule.core.frozen import frozen
 
 from .addresses import parse_address
 from .heads import Malformed, parse_answer, written
@@ -42,7 +43,7 @@ class Refused(Exception):
         return self.status == 403
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reached:
     """A connection. `address` is where it leads, for the record; `via` the credentials (or "") if that is a proxy."""
 
@@ -62,7 +63,7 @@ def directly(secure: bool, host: str, port: int) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """How connections are made. `seconds` bounds looking up and connecting together."""
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from ferrule.core.frozen import frozen
 from ferrule.guard.reserved import DEFAULT
 
 TOOLCHAINS = (
@@ -57,7 +57,7 @@ HIDDEN = frozenset(
 """Names directly in these folders that are no programs and may be secret, besides those of `guard.reserved`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bind:
     """A file or folder that commands see at its own path, read-only. `hidden` are paths in it that they do not."""
 

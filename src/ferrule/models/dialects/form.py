@@ -12,9 +12,10 @@ from enum import Enum
 from typing import Any, cast
 
 from ferrule.core.calls import Call
+from ferrule.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A call as the text has it. `arguments` is JSON text, or the broken text as it stood.
 
@@ -122,7 +123,7 @@ ReadBody = Callable[[str, str, Ending, Tools], Parsed | None]
 """`(opener, body, ending, tools)`: None means that this is no call (or, while CLOSED, not a whole one yet)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """One way of marking calls in text.
 
@@ -141,7 +142,7 @@ LONGEST = 96
 """Characters a mark may have."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """What one family of models writes.
 

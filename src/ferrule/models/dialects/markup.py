@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.calls import Call
+from ferrule.core.frozen import frozen
 
 from . import jsonish
 from .form import Ending, Found, Parsed, Tools
@@ -31,7 +31,7 @@ M3 = "]<]minimax[>["
 _TEXT, _JSON = "text", "json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Grammar:
     """One kind of mark-up. `opens` has the tool's name as group 1, `value` the parameter's (and attributes)."""
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from ferrule.core.calls import Call
+from ferrule.core.frozen import frozen
 
 from . import fences, harmony, reasoning
 from .form import LONGEST, Dialect, Form, Found, Tools
@@ -70,7 +70,7 @@ _PARTIAL = re.compile(
 """The end of a text that may be the beginning of a mark."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """What a reply says: its text, its calls (without ids), its reasoning, and what was odd about it.
 

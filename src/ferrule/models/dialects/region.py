@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ferrule.core.frozen import frozen
+
 from . import jsonish, pythonic, reasoning, shapes
 from .form import LONGEST, Ending, Form, Found, Tools
 from .scan import Balanced
@@ -18,21 +20,21 @@ _TRIES = 64
 """Closing marks that are tried within one call. A body with more of them is read at its first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thought:
     """Reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something to report."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A fenced block. It is calls only if every fenced block of the reply is; `calls` None: it is not."""
 
@@ -40,12 +42,12 @@ class Candidate:
     calls: tuple[Found, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap:
     """Something that is no text and means nothing: a header, a wrapper."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnEnd:
     """A token that ends a turn; dropped unless text follows it."""
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import mul
 
+from ferrule.core.frozen import frozen
 from ferrule.tools.search.bm25 import Bm25
 from ferrule.tools.words import content, first_sentence
 
@@ -64,7 +64,7 @@ WORDS, MISSING, UNPLACED, LOOSE, RIDGE, GAIN = 0.06, 0.2, 0.2, 0.05, 1.5, 1.5
 _FILE_LIKE = re.compile(r"\.\w+$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """A tool as a candidate: its wire name, what it says of itself, its slots, how people ask for it."""
 

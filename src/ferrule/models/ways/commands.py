@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.calls import Call, compact
 from ferrule.core.events import ModelAnswered
+from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
 from ferrule.models.dialects import Reader, starts_thinking
 from ferrule.models.wire import Exchange, ModelOptions, Sink, ToolSpec, Wire
@@ -41,7 +41,7 @@ _NAMED = re.compile(r"\s*(?:path|file|filename)\s*[=:]\s*[\"']?([^\s\"']+)[\"']?
 _WORD = re.compile(r"""\s+([A-Za-z_]\w*)=("[^"]*"|'[^']*'|\S+)\Z""")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A tool as a command: `words` are the parameters filled by position, the last one takes the rest."""
 

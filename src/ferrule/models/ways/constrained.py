@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.frozen import frozen
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
 from ferrule.models.wire import Exchange, ModelOptions, Sink, ToolSpec, Wire
 
@@ -97,7 +98,7 @@ def _moved(part: Any, tool: str) -> Any:
     return moved
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """What a reply says; `problem` is set if it does not fit the schema."""
 

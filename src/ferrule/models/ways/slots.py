@@ -10,9 +10,10 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
+from ferrule.core.frozen import frozen
 from ferrule.tools.words import FUNCTION_WORDS, content, first_sentence, stem, stems
 
 from .spans import Atom, Span, atoms, number, spans
@@ -88,7 +89,7 @@ _NEGATIONS = frozenset(["no", "not", "without", "don't", "never", "except"])
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """A parameter. `kind` is string, integer, number, boolean, enum, array, object; `role` is path, text or ""."""
 
@@ -104,7 +105,7 @@ class Slot:
     words: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """A possible value and, where it was copied, the piece of the request it was copied from."""
 

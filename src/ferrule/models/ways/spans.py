@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from ferrule.core.frozen import frozen
 from ferrule.tools.words import FUNCTION_WORDS
 
 LONGEST = 24
@@ -49,7 +49,7 @@ NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTING.split())} | {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Atom:
     """One piece. `text` is its value (without quotes); `start`/`end` are its place in the request.
 
@@ -62,7 +62,7 @@ class Atom:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A run of atoms, `first` to `last` inclusive, and the text it stands for."""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from ferrule.core.frozen import frozen
 
 from .document import Document
 
@@ -19,7 +20,7 @@ FUSION = 60
 _PARTS = re.compile(r"[_\-.:]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fields:
     """One tool, in lower case."""
 

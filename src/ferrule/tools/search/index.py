@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import RLock
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.patterns import compile_regex
 from ferrule.tools.words import first_sentence, tokens
@@ -43,7 +43,7 @@ Strategy = Callable[[str, Sequence[Tool]], object]
 STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """A tool that was found. `snippet` is the first sentence of its description; 0 is the score where there is none."""
 

@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
 
@@ -39,7 +40,7 @@ NAME = "tool_search"
 _LONGEST = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """A searcher of one's own and what it is called in events."""
 

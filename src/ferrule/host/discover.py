@@ -23,10 +23,10 @@ class Row:
     detail: str = ""
 
 
-async def discovered() -> list[Row]:
+async def discovered(settings: Settings | None = None) -> list[Row]:
     """What there is, by provider, with the addresses and keys that the settings name."""
-    settings = load_settings()
-    parts = await asyncio.gather(_local(), _ollama(settings), _openai(settings))
+    chosen = settings or load_settings()
+    parts = await asyncio.gather(_local(), _ollama(chosen), _openai(chosen))
     return [row for part in parts for row in part]
 
 

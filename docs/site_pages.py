@@ -1,0 +1,89 @@
+"""A hook of mkdocs: pages of the site that are made of files outside `docs/`, and links to them.
+
+The documentation is written to be read in a repository, where `../README.md` is a file. In the site those files are pages of
+their own; a link to any other file outside `docs/` is left as text, because the site does not have it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "README.md": "readme.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "AGENTS.md": "agents-map.md",
+    "examples": "examples.md",
+}
+"""Files of the repository and what they are called in the site."""
+_LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+_FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_WORDS = re.compile(r"^(?P<fence>`{3,})(?P<language>\S+)[^\n]*$", re.MULTILINE)
+
+
+def on_config(config: Any) -> Any:
+    """Put the pages about what can be served into their part of the navigation."""
+    served = sorted(
+        path.name for name in ("console*.md", "serve-*.md") for path in (ROOT / "docs").glob(name)
+    )
+    for part in config.nav:
+        if "Serve" in part:
+            part["Serve"] = served
+    config.nav = [part for part in config.nav if part.get("Serve") != []]
+    return config
+
+
+def on_files(files: Files, *, config: Any) -> Files:
+    """Add the pages that are made of files outside `docs/`."""
+    for name, page in PAGES.items():
+        text = _examples() if name == "examples" else (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=_linked(text, ".", page)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
+    """Links of a page in `docs/` to files outside it; and fences without the words that only tests read."""
+    at = page.file.src_uri
+    if at not in PAGES.values():
+        markdown = _linked(markdown, posixpath.join("docs", posixpath.dirname(at)), at)
+    return _WORDS.sub(lambda fence: f"{fence['fence']}{fence['language']}", markdown)
+
+
+def _linked(text: str, folder: str, page: str) -> str:
+    """The text with its links, which are relative to `folder` of the repository, as the site has them."""
+    made: list[str] = []
+    at = 0
+    for fence in _FENCE.finditer(text):
+        made += [_LINK.sub(lambda link: _link(link, folder, page), text[at : fence.start()]), fence[0]]
+        at = fence.end()
+    return "".join([*made, _LINK.sub(lambda link: _link(link, folder, page), text[at:])])
+
+
+def _link(link: re.Match[str], folder: str, page: str) -> str:
+    target, hash_, anchor = link["target"].partition("#")
+    if not target or re.match(r"[a-z]+:", target):
+        return link[0]
+    path = posixpath.normpath(posixpath.join(folder, target))
+    name = PAGES.get(path.rstrip("/"))
+    if path.startswith("examples/"):
+        name, hash_, anchor = PAGES["examples"], "#", path.partition("/")[2].replace(".", "")
+    if name is None and path.startswith("docs/"):
+        name = path.removeprefix("docs/")
+    if name is None:
+        return link["text"]
+    return f"{link['image']}[{link['text']}]({posixpath.relpath(name, posixpath.dirname(page) or '.')}{hash_}{anchor})"
+
+
+def _examples() -> str:
+    parts = ["# Examples", "Short programs that run offline, or with a model of yours."]
+    for path in sorted((ROOT / "examples").iterdir()):
+        if path.suffix in (".py", ".yaml"):
+            language = {".py": "python", ".yaml": "yaml"}[path.suffix]
+            parts += [f"## {path.name}", f"```{language}\n{path.read_text(encoding='utf-8').rstrip()}\n```"]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,52 @@
+"""Direct calls: a tool is run without a model, by a person or a program, through the same pipeline, gate and journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+from ferrule.core.calls import Call, Result, compact
+from ferrule.core.commands import Command
+from ferrule.core.events import Cancelled, DirectCall, Event
+from ferrule.core.machine import Machine
+
+
+class DirectCalls:
+    """Those of one session, and who waits for them."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        feed: Callable[[Event], list[Command]],
+        drive: Callable[[list[Command]], Awaitable[object]],
+        settle: Callable[[Cancelled], Awaitable[object]],
+    ) -> None:
+        self._machine = machine
+        self._feed = feed
+        self._drive = drive
+        self._settle = settle
+        self.waiting: dict[str, asyncio.Future[Result]] = {}
+
+    async def call(self, tool: str, arguments: dict[str, Any], by: str) -> Result:
+        """Make one, and wait for its result. Cancelling settles it first."""
+        call = Call(f"direct_{uuid4().hex}", tool, compact(arguments))
+        # Another loop may answer it: its question can be queued behind one that is being asked.
+        answered = self.waiting[call.id] = asyncio.get_running_loop().create_future()
+        try:
+            await self._drive(self._feed(DirectCall(call, by)))
+            return await answered
+        except asyncio.CancelledError:
+            # A question that nobody waits for any more must not hold up the next one.
+            await self._settle(Cancelled("stopped", call.id))
+            raise
+        finally:
+            del self.waiting[call.id]
+
+    def answer(self) -> None:
+        """Hand the results that there are by now to those who wait."""
+        for call_id, answered in self.waiting.items():
+            slot = self._machine.slot(call_id)
+            if slot is not None and slot.result is not None and not answered.done():
+                answered.set_result(slot.result)

@@ -1,0 +1,161 @@
+"""Fields of a new tool, as a person types them: `name:type[?][=default][,description]`.
+
+    city:string                    required text
+    'unit:c|f=c,Celsius or Fahrenheit'     one of these words, with a default
+    'days:int?'                    a whole number, or nothing
+    'tags:list[string]=["a", "b"],What it is about'
+
+Types are `string`, `int`, `float`, `bool`, `list[...]` of one of them, and words joined by `|`. A field is required unless
+it has a `?` or a default. A default ends at the first comma; one that begins with `"` or `[` is JSON and may hold commas.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from ferrule.core.errors import ConfigError
+
+SYNTAX = "name:type[?][=default][,description]"
+TYPES = {
+    "string": "string", "str": "string", "text": "string", "int": "integer", "integer": "integer",
+    "float": "number", "number": "number", "bool": "boolean", "boolean": "boolean",
+}  # fmt: skip
+"""What may be written, and the JSON Schema type that it is."""
+_PYTHON: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
+_SAMPLES: dict[str, Any] = {"string": "text", "integer": 3, "number": 1.5, "boolean": True}
+_WORD = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type: `name` is JSON Schema's; `choices` are the words of an enumeration, `of` the type of a list's items."""
+
+    name: str
+    choices: tuple[str, ...] = ()
+    of: Kind | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        made: dict[str, Any] = {"type": self.name}
+        if self.choices:
+            made["enum"] = list(self.choices)
+        if self.of is not None:
+            made["items"] = self.of.schema()
+        return made
+
+    def annotation(self) -> str:
+        """As Python writes it."""
+        if self.choices:
+            return f"Literal[{', '.join(json.dumps(word, ensure_ascii=False) for word in self.choices)}]"
+        return f"list[{self.of.annotation()}]" if self.of is not None else _PYTHON[self.name].__name__
+
+    def sample(self) -> Any:
+        """Some value of it."""
+        if self.of is not None:
+            return [self.of.sample()]
+        return self.choices[0] if self.choices else _SAMPLES[self.name]
+
+    def holds(self, value: Any) -> bool:
+        """Whether a JSON value is of this type."""
+        if self.of is not None:
+            return isinstance(value, list) and all(map(self.of.holds, value))  # pyright: ignore[reportUnknownArgumentType]  JSON
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, bool) or self.name == "boolean":
+            return isinstance(value, bool) and self.name == "boolean"
+        return isinstance(value, (int, float) if self.name == "number" else _PYTHON[self.name])
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One parameter of a new tool. `default` is None where there is none."""
+
+    name: str
+    kind: Kind
+    required: bool
+    default: Any = None
+    description: str = ""
+
+
+def parse_fields(texts: Sequence[str]) -> tuple[Field, ...]:
+    """Raises ConfigError for the first field that cannot be read, and for a name that comes twice."""
+    fields = tuple(map(parse_field, texts))
+    names = [field.name for field in fields]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError(f"there are two fields `{twice}`", hint="give each a name of its own")
+    return fields
+
+
+def parse_field(text: str) -> Field:
+    """Raises ConfigError that names the field and what is expected."""
+    name, colon, rest = text.partition(":")
+    if not colon or not _NAME.fullmatch(name):
+        raise _wrong(
+            text, "it does not begin with a name and a colon" if not colon else f"`{name}` is no name"
+        )
+    if not text.isprintable():
+        raise _wrong(text, "it holds characters that cannot be seen")
+    end = re.search(r"[?=,]|$", rest)
+    assert end is not None
+    kind = _kind(text, rest[: end.start()])
+    rest = rest[end.start() :]
+    optional = rest.startswith("?")
+    rest = rest.removeprefix("?")
+    default: Any = None
+    if rest.startswith("="):
+        default, rest = _default(text, kind, rest[1:])
+    if rest[:1] not in ("", ","):
+        raise _wrong(text, f"`{rest}` does not belong there")
+    return Field(name, kind, not optional and default is None, default, rest[1:].strip())
+
+
+def _kind(text: str, written: str) -> Kind:
+    if inner := re.fullmatch(r"list\[(.+)\]", written):
+        return Kind("array", of=_kind(text, inner[1]))
+    if "|" in written:
+        words = tuple(written.split("|"))
+        if not all(map(_WORD.fullmatch, words)) or len(set(words)) < len(words):
+            raise _wrong(text, f"`{written}` must be different words with `|` between them")
+        return Kind("string", words)
+    if written not in TYPES:
+        near = get_close_matches(written, [*TYPES, "list[string]"], 1, 0.4)
+        meant = f"; did you mean `{near[0]}`?" if near else ""
+        raise _wrong(text, f"there is no type `{written}`{meant}")
+    return Kind(TYPES[written])
+
+
+def _default(text: str, kind: Kind, rest: str) -> tuple[Any, str]:
+    """The default, and what comes after it."""
+    if rest[:1] in ('"', "["):
+        try:
+            value, end = json.JSONDecoder().raw_decode(rest)
+        except ValueError as error:
+            raise _wrong(text, f"its default is no JSON: {error}") from error
+        rest = rest[end:]
+    else:
+        word, comma, after = rest.partition(",")
+        rest = comma + after
+        value = word if kind.name == "string" else _json(word)
+    if not kind.holds(value):
+        raise _wrong(text, f"its default {json.dumps(value, ensure_ascii=False)} is no {kind.annotation()}")
+    return value, rest
+
+
+def _json(word: str) -> Any:
+    try:
+        return json.loads(word, parse_constant=lambda name: name)
+    except ValueError:
+        return word
+
+
+def _wrong(text: str, why: str) -> ConfigError:
+    types = ", ".join(("string", "int", "float", "bool", "list[string]", "a|b|c"))
+    return ConfigError(
+        f"the field {text!r} cannot be read: {why}", code="field", hint=f"write {SYNTAX}; types: {types}"
+    )

@@ -1,0 +1,187 @@
+"""Pictures as SVG, made on the server: columns by day, and what all pictures share.
+
+A picture is a `figure`: the drawing with a title and a description for who does not see it, a legend, and the same numbers as a table
+below. Colours are classes of the style sheet (`pic-1` …), so that they follow light and dark; no drawing carries a style, a script or
+an address. Every text in it is escaped, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import count as counting
+
+from markupsafe import Markup
+
+WIDTH = 800
+HEIGHT = 240
+LEFT, RIGHT, TOP, BOTTOM = 64, 8, 12, 28
+LEAST = 1e-6
+"""The smallest number that a picture is made for; what is less is drawn as nothing."""
+_numbers = counting(1)
+"""Ids of titles: two pictures of one page must not share them."""
+
+Shown = Callable[[float], str]
+"""A number as people read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A row of numbers, one for each column. `css` is the class of its colour."""
+
+    name: str
+    css: str
+    values: Sequence[float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.values)
+
+
+def days_up_to(last: str, number: int) -> list[str]:
+    """The `number` days that end with `last` (`2026-11-22`), oldest first."""
+    end = date.fromisoformat(last)
+    return [(end - timedelta(days=back)).isoformat() for back in reversed(range(number))]
+
+
+def drawing(
+    title: str, description: str, width: int, height: int, inside: Markup, *, late: bool = False
+) -> Markup:
+    """An SVG that says what it shows. Where it is wider than the screen its end is seen first, if it is `late`."""
+    number = next(_numbers)
+    return Markup(
+        '<div class="pic-scroll{late}" tabindex="0" role="group" aria-label="{title}">'
+        '<svg class="pic" role="img" aria-labelledby="pic{n}t pic{n}d" viewBox="0 0 {width} {height}">'
+        '<title id="pic{n}t">{title}</title><desc id="pic{n}d">{description}</desc>{inside}</svg></div>'
+    ).format(
+        title=title,
+        description=description,
+        width=width,
+        height=height,
+        inside=inside,
+        n=number,
+        late=" late" if late else "",
+    )
+
+
+def figure(title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Markup) -> Markup:
+    """A drawing with its caption, a legend of (class, name), and its numbers as a table."""
+    keys = Markup("").join(
+        Markup(
+            '<li><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class="{}" width="10" height="10" rx="2"/></svg>{}</li>'
+        ).format(css, name)
+        for css, name in legend
+    )
+    return Markup(
+        '<figure class="picture"><figcaption>{}</figcaption>{}<ul class="legend">{}</ul>'
+        '<details><summary>As a table</summary><div class="scroll" tabindex="0" role="region" aria-label="{}">{}</div></details></figure>'
+    ).format(title, svg, keys, f"{title}, as a table", table)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    """Numbers as a table; the first column names the row."""
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in heads)
+    body = Markup("").join(
+        Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+            row[0], Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row[1:])
+        )
+        for row in rows
+    )
+    return Markup('<table class="numbers"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
+        head, body
+    )
+
+
+def ticks(most: float) -> list[float]:
+    """A few round numbers from 0 to `most` or a little beyond: where lines are drawn."""
+    if most < LEAST:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(most / 5))
+    step = next((power * factor for factor in (1, 2, 5) if power * factor * 5 >= most), power * 10)
+    # Counted, not added up: sums of steps would drift off the round numbers.
+    return [at * step for at in range(math.ceil(most / step) + 1)]
+
+
+def columns(title: str, days: Sequence[str], series: Sequence[Series], shown: Shown) -> Markup:
+    """Stacked columns, one for each day, with the numbers as a table."""
+    series = [one for one in series if one.total]
+    sums = [sum(one.values[at] for one in series) for at in range(len(days))]
+    lines = ticks(max(sums, default=0.0))
+    inside = Markup("").join([_grid(lines, shown), _bars(days, series, lines[-1], shown), _below(days)])
+    said = f"{len(days)} days from {days[0]} to {days[-1]}; " + (
+        "; ".join(f"{one.name}: {shown(one.total)} in all" for one in series) or "nothing happened"
+    )
+    heads = ["Day", *(one.name for one in series), "Total"]
+    rows = [
+        [day, *(shown(one.values[at]) for one in series), shown(sums[at])]
+        for at, day in enumerate(days)
+        if sums[at]
+    ]
+    svg = drawing(title, said, WIDTH, HEIGHT, inside, late=True)
+    return figure(
+        title, svg, [(one.css, f"{one.name}: {shown(one.total)}") for one in series], table(heads, rows)
+    )
+
+
+def _grid(lines: Sequence[float], shown: Shown) -> Markup:
+    return Markup("").join(
+        Markup(
+            '<line class="pic-axis" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
+            '<text class="pic-text" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
+        ).format(
+            LEFT,
+            WIDTH - RIGHT,
+            _y(one, lines[-1]),
+            _y(one, lines[-1]),
+            LEFT - 8,
+            _y(one, lines[-1]) + 4,
+            shown(one),
+        )
+        for one in lines
+    )
+
+
+def _y(value: float, most: float) -> float:
+    return HEIGHT - BOTTOM - value / most * (HEIGHT - TOP - BOTTOM)
+
+
+def _bars(days: Sequence[str], series: Sequence[Series], most: float, shown: Shown) -> Markup:
+    step = (WIDTH - LEFT - RIGHT) / len(days)
+    drawn: list[Markup] = []
+    for at, day in enumerate(days):
+        base = 0.0
+        for one in series:
+            value = one.values[at]
+            if not value:
+                continue
+            top, bottom = _y(base + value, most), _y(base, most)
+            base += value
+            drawn.append(
+                Markup(
+                    '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}: {}, {}</title></rect>'
+                ).format(
+                    one.css,
+                    LEFT + at * step + step * 0.12,
+                    top,
+                    step * 0.76,
+                    max(0.8, bottom - top),
+                    day,
+                    one.name,
+                    shown(value),
+                )
+            )
+    return Markup("").join(drawn)
+
+
+def _below(days: Sequence[str]) -> Markup:
+    step = (WIDTH - LEFT - RIGHT) / len(days)
+    every = max(1, -(-len(days) // 8))
+    return Markup("").join(
+        Markup('<text class="pic-text" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
+            LEFT + (at + 0.5) * step, HEIGHT - 8, day[5:]
+        )
+        for at, day in enumerate(days)
+        if (len(days) - 1 - at) % every == 0
+    )

@@ -1,0 +1,84 @@
+"""How a card of a call shows what it holds: arguments in a line, previews as diffs, texts that are too long for a page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, cast
+
+SHOWN = 8_000
+"""Characters of a text that a page shows at once."""
+PREVIEW = 100_000
+"""Characters of a preview that a question shows; more is said to be left out."""
+BRIEF = 120
+
+
+class Cut(NamedTuple):
+    """A text and how many characters of it are not here."""
+
+    text: str
+    left_out: int
+
+
+def cut(text: str, most: int = SHOWN) -> Cut:
+    """The beginning of a text that is too long."""
+    return Cut(text[:most], max(0, len(text) - most))
+
+
+def pretty(value: Any) -> str:
+    """A JSON value, or a text that may be JSON, laid out for reading. What is no JSON stays as it is."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def brief(arguments: str) -> str:
+    """Arguments in a line: `path=note.txt content=hello…`. Broken JSON is shown as it is."""
+    try:
+        values = json.loads(arguments)
+    except ValueError:
+        return _line(arguments)
+    if not isinstance(values, dict):
+        return _line(arguments)
+    named = cast("dict[str, object]", values)
+    if len(named) == 1:
+        return _line(_word(next(iter(named.values()))))
+    return _line("  ".join(f"{name}={_word(value)}" for name, value in named.items()))
+
+
+def _word(value: object) -> str:
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return said if len(said) <= 60 else f"{said[:59]}…"
+
+
+def _line(text: str) -> str:
+    text = " ".join(text[: BRIEF * 4].split())
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+
+
+def value(data: object) -> str:
+    """What a call came to, laid out for reading."""
+    return "" if data is None else pretty(data)
+
+
+class Line(NamedTuple):
+    """A line of a preview; `kind` is add, cut, at or nothing."""
+
+    kind: str
+    text: str
+
+
+_KINDS = {"+": "add", "-": "cut", "@": "at"}
+
+
+def lines(preview: str) -> list[Line]:
+    """A preview line by line; a unified diff has its kinds, any other text none."""
+    split = preview.rstrip("\n").split("\n")
+    differs = any(line.startswith("@@ ") for line in split)
+    return [Line(_kind(line) if differs else "", line) for line in split]
+
+
+def _kind(line: str) -> str:
+    return "at" if line.startswith(("--- ", "+++ ")) else _KINDS.get(line[:1], "")

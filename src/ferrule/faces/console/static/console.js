@@ -1,0 +1,130 @@
+// What the console's pages do beyond links and forms. htmx sends and swaps; here are the token that it must repeat, times, colours and keys.
+"use strict";
+(() => {
+  const csrf = document.querySelector('meta[name="csrf"]')?.content ?? "";
+
+  document.addEventListener("htmx:config:request", (event) => {
+    event.detail.ctx.request.headers["X-Ferrule-Csrf"] = csrf;
+  });
+
+  // A server that is away for a while: what asks again and again says so in one place and comes back by itself; what a person asked for is told.
+  const polls = (event) => Boolean(event.target.closest?.("[data-poll]"));
+
+  function met(status) {
+    const away = document.getElementById("away");
+    if (!away) return;
+    away.hidden = status !== 0 && status !== 401;
+    away.replaceChildren();
+    if (status === 0) away.textContent = "The server is away.";
+    if (status !== 401) return;
+    const link = document.createElement("a");
+    link.href = `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+    link.textContent = "Sign in again";
+    away.append(link);
+  }
+
+  document.addEventListener("htmx:error", (event) => {
+    if (polls(event)) met(0);
+    else say("the server did not answer; try again");
+  });
+
+  document.addEventListener("htmx:before:response", (event) => {
+    const { status: said, raw } = event.detail.ctx.response;
+    const status = raw.redirected && new URL(raw.url).pathname === "/login" ? 401 : said;
+    met(status);
+    // Else it would take the place of what is shown.
+    if (status === 401 || (status >= 400 && polls(event))) event.preventDefault();
+  });
+
+  function say(text) {
+    const place = document.getElementById("messages");
+    const line = document.createElement("p");
+    line.className = "message bad";
+    line.textContent = text;
+    place?.replaceChildren(line);
+  }
+
+  // ---- times: in the reader's own zone, short where it was today
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+  const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "long", timeStyle: "long" });
+
+  function localize(root) {
+    for (const one of root.querySelectorAll("time[data-moment]")) {
+      const at = new Date(one.dateTime);
+      const today = day.format(at) === day.format(new Date());
+      one.textContent = today ? clock.format(at) : `${day.format(at)}, ${clock.format(at).slice(0, 5)}`;
+      one.title = whole.format(at);
+      one.removeAttribute("data-moment");
+    }
+  }
+
+  // ---- colours
+  const NEXT = { "": "light", light: "dark", dark: "" };
+  const NAMES = { "": "as the system", light: "light", dark: "dark" };
+
+  function paint(theme) {
+    if (theme) document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+    document.getElementById("theme")?.setAttribute("aria-label", `Colours: ${NAMES[theme]}`);
+    const button = document.getElementById("theme");
+    if (button) button.title = `Colours: ${NAMES[theme]}`;
+  }
+
+  document.getElementById("theme")?.addEventListener("click", () => {
+    const theme = NEXT[localStorage.getItem("theme") ?? ""] ?? "";
+    localStorage.setItem("theme", theme);
+    paint(theme);
+  });
+  paint(NAMES[localStorage.getItem("theme")] ? localStorage.getItem("theme") : "");
+
+  // ---- keys: g and a letter goes to an area, / to the search, Escape leaves a field
+  let going = 0;
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key === "Escape" && typing) return typing.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") {
+      const field = document.querySelector("[data-search]");
+      if (field) { event.preventDefault(); field.focus(); }
+    } else if (event.key === "?") {
+      document.getElementById("keys")?.showModal();
+    } else if (event.key === "g") {
+      going = Date.now();
+    } else if (Date.now() - going < 1500) {
+      going = 0;
+      document.querySelector(`.areas a[data-key="${CSS.escape(event.key)}"]`)?.click();
+    }
+  });
+
+  document.getElementById("keys-open")?.addEventListener("click", () => document.getElementById("keys").showModal());
+
+  // ---- a message is sent with Ctrl+Enter; Enter alone is a new line
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches?.("textarea")) {
+      event.preventDefault();
+      event.target.form?.requestSubmit();
+    }
+  });
+
+  function count() {
+    const number = document.getElementById("waiting")?.dataset.waiting ?? "0";
+    document.title = document.title.replace(/^\(\d+\) /, "");
+    if (number !== "0") document.title = `(${number}) ${document.title}`;
+  }
+
+  // What went well is said for a while; what did not stays until something else is said.
+  let clearing = 0;
+  function fade() {
+    clearTimeout(clearing);
+    const place = document.getElementById("messages");
+    if (place?.querySelector(".good")) clearing = setTimeout(() => place.replaceChildren(), 6000);
+  }
+
+  document.addEventListener("htmx:after:swap", () => { localize(document); count(); fade(); });
+  document.addEventListener("DOMContentLoaded", () => { localize(document); count(); });
+  localize(document);
+  count();
+  document.querySelector('.areas a[aria-current]')?.scrollIntoView({ block: "nearest", inline: "center" });
+  window.ferrule = { csrf, say, localize, met };
+})();

@@ -1,0 +1,215 @@
+// A run that goes on. The server renders every entry; here they are put where they belong, and words are added as they arrive.
+//
+// The stream only says that something happened. What happened is fetched behind the mark of the last answer, so that a lost connection,
+// a hidden tab or a server that was started again loses nothing and shows nothing twice.
+"use strict";
+(() => {
+  const SLOW = 4000, QUICK = 120;
+  const NEWS = ["stream.reset", "stream.failed"];
+
+  class Run {
+    constructor(root, kinds) {
+      this.root = root;
+      this.kinds = kinds;
+      this.session = root.dataset.session;
+      this.cursor = root.dataset.cursor;
+      this.busy = this.again = false;
+      this.timer = 0;
+      this.open();
+      this.slow = setInterval(() => this.poll(), SLOW);
+      document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.back()));
+    }
+
+    part(name, root = this.root) { return root.querySelector(`[data-part="${name}"]`); }
+
+    // ---- the stream
+
+    open() {
+      if (this.source || document.hidden) return;
+      const query = new URLSearchParams({ session: this.session, cursor: this.cursor });
+      this.source = new EventSource(`/stream?${query}`);
+      for (const kind of [...this.kinds, ...NEWS]) this.source.addEventListener(kind, (event) => this.take(kind, event));
+      this.source.onerror = () => {
+        // The browser tries again by itself, unless the server said no: then we do, from where we are.
+        if (this.source?.readyState === EventSource.CLOSED) this.close();
+      };
+    }
+
+    close() { this.source?.close(); this.source = null; }
+
+    back() { this.refresh(); this.open(); }
+
+    // Also without a stream: a run of another process, or a server that is away for a while.
+    poll() {
+      if (document.hidden || !this.root.isConnected) return;
+      if (!this.source) this.open();
+      this.refresh();
+    }
+
+    take(kind, event) {
+      if (event.lastEventId) this.cursor = event.lastEventId;
+      const said = JSON.parse(event.data);
+      if (kind === "piece.text") this.words("text", said);
+      else if (kind === "piece.reasoning") this.words("reasoning", said);
+      else if (kind === "piece.progress") this.progress(said);
+      else this.soon();
+    }
+
+    words(name, said) {
+      const live = this.part("live");
+      if (!live || !after(said.sequence, live.dataset.place)) return;
+      const place = live.querySelector(`[data-live="${name}"]`);
+      const low = atBottom();
+      place.hidden = false;
+      place.append(said.payload.text);
+      live.dataset.place = said.sequence;
+      if (name === "text") this.speak(said.payload.text);
+      if (low) toBottom();
+    }
+
+    progress(said) {
+      const place = this.root.querySelector(`[data-progress="${CSS.escape(said.payload.call_id)}"]`);
+      if (!place) return this.soon();
+      place.hidden = false;
+      const lines = `${place.textContent}${place.textContent ? "\n" : ""}${said.payload.text}`.split("\n").slice(-24);
+      place.textContent = lines.join("\n");
+      place.scrollTop = place.scrollHeight;
+    }
+
+    // ---- the entries
+
+    soon() {
+      if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; this.refresh(); }, QUICK);
+    }
+
+    async refresh() {
+      if (this.busy) { this.again = true; return; }
+      this.busy = true;
+      try {
+        const { mark, known } = this.root.dataset;
+        const query = new URLSearchParams({ mark, state: known });
+        const answer = await fetch(`/runs/${this.session}/timeline?${query}`, { headers: { "HX-Request": "true" } });
+        window.ferrule.met(answer.status);
+        if (answer.status === 200) this.merge(await answer.text());
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+        window.ferrule.met(0); // No server just now: the next look finds it.
+      } finally {
+        this.busy = false;
+        if (this.again) { this.again = false; this.soon(); }
+      }
+    }
+
+    merge(text) {
+      const made = new DOMParser().parseFromString(text, "text/html").querySelector("section.run");
+      if (!made) return;
+      const low = atBottom(), before = this.root.dataset.state;
+      const whole = made.dataset.whole === "yes";
+      this.entries(made, whole);
+      for (const name of ["bar", "told", "below", "working"]) this.replace(this.part(name), this.part(name, made));
+      this.live(made, whole);
+      for (const name of ["mark", "state", "known"]) this.root.dataset[name] = made.dataset[name];
+      for (const asks of this.root.querySelectorAll("[data-question]:not([data-told])")) {
+        asks.dataset.told = "";
+        this.announce(asks.dataset.question);
+      }
+      if (before !== made.dataset.state) this.changed(made.dataset.state);
+      window.ferrule.localize(this.root);
+      if (low) toBottom();
+    }
+
+    entries(made, whole) {
+      const here = this.part("entries");
+      if (whole) {
+        this.replace(here, this.part("entries", made));
+        return;
+      }
+      for (const fresh of [...this.part("entries", made).children]) {
+        const known = document.getElementById(fresh.id);
+        if (known) this.replace(known, fresh);
+        else { here.append(fresh); window.htmx.process(fresh); }
+      }
+    }
+
+    replace(old, fresh) {
+      if (!old || !fresh || old.isEqualNode(fresh)) return;
+      for (const kept of old.querySelectorAll("details[data-keep]")) {
+        const twin = fresh.querySelector(`details[data-keep="${kept.dataset.keep}"]`);
+        if (twin) twin.open = kept.open;
+      }
+      const note = old.querySelector('.question input[name="note"]')?.value;
+      const field = fresh.querySelector('.question input[name="note"]');
+      if (note && field) field.value = note;
+      const held = old.contains(document.activeElement) ? focusOf(document.activeElement) : null;
+      old.replaceWith(fresh);
+      window.htmx.process(fresh);
+      if (held) fresh.querySelector(held)?.focus({ preventScroll: true });
+    }
+
+    live(made, whole) {
+      const here = this.part("live"), there = this.part("live", made);
+      // Of two that hold the same answer on its way, the one that has more of it stays.
+      const same = here.dataset.place.split(".")[0] === there.dataset.place.split(".")[0];
+      if (whole || !same || after(there.dataset.place, here.dataset.place)) here.replaceWith(there);
+    }
+
+    changed(state) {
+      if (this.unsaid) { this.announce(this.unsaid); this.unsaid = ""; }
+      const words = { running: "running", waiting: "it waits for your answer", done: "done", failed: "failed", cancelled: "stopped", limit: "a limit was reached", interrupted: "interrupted" };
+      this.announce(words[state] ?? state);
+      if (!["running", "waiting"].includes(state)) document.body.dispatchEvent(new CustomEvent("ferrule:ended"));
+    }
+
+    // For whoever listens: sentence by sentence, since words one by one cannot be followed.
+    speak(piece) {
+      this.unsaid = (this.unsaid ?? "") + piece;
+      const end = Math.max(...[". ", "! ", "? ", "\n"].map((mark) => this.unsaid.lastIndexOf(mark)));
+      if (end < 0) return;
+      this.announce(this.unsaid.slice(0, end + 1));
+      this.unsaid = this.unsaid.slice(end + 1);
+    }
+
+    announce(text) {
+      const place = this.root.querySelector("[data-announce]"), line = document.createElement("p");
+      line.textContent = text.trim();
+      place.append(line);
+      while (place.children.length > 6) place.firstChild.remove();
+    }
+  }
+
+  // Whether place "12.3" lies behind "12.2".
+  function after(one, other) {
+    const [a, b = 0] = String(one).split(".").map(Number), [c, d = 0] = String(other).split(".").map(Number);
+    return a > c || (a === c && b > d);
+  }
+
+  function focusOf(element) {
+    if (element.id) return `#${CSS.escape(element.id)}`;
+    if (element.name) return `${element.tagName.toLowerCase()}[name="${CSS.escape(element.name)}"]`;
+    const kept = element.closest("details[data-keep]");
+    return kept ? `details[data-keep="${kept.dataset.keep}"] > summary` : null;
+  }
+
+  const atBottom = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
+  const toBottom = () => window.scrollTo({ top: document.documentElement.scrollHeight });
+
+  const runs = [];
+  for (const root of document.querySelectorAll("section.run")) {
+    const kinds = (root.closest("[data-kinds]")?.dataset.kinds ?? "").split(" ").filter(Boolean);
+    runs.push(new Run(root, kinds));
+  }
+
+  // A message that was taken is gone from its field, and its run is looked at.
+  document.addEventListener("htmx:after:request", (event) => {
+    const ctx = event.detail.ctx, form = ctx.sourceElement;
+    if (ctx.response?.raw?.ok && form.matches?.("[data-composer]")) form.reset();
+    for (const run of runs) run.soon();
+  });
+
+  // a: to the first question that waits.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "a" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select")) return;
+    document.querySelector(".question h3")?.focus();
+    document.querySelector(".question")?.scrollIntoView({ block: "center" });
+  });
+})();

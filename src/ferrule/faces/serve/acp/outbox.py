@@ -1,0 +1,65 @@
+"""What the editor is told of a session, on its way: in order, never in the way of the run.
+
+A run appends and goes on. Pieces of one message that wait are joined, so a slow reader gets fewer and longer ones; what
+waits is never more than what the run said. Before a question and before an answer everything earlier has been written (`drained`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+Update = dict[str, Any]
+"""One `session/update` in the protocol's JSON."""
+
+_PIECES = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
+
+
+class Outbox:
+    """One session's. `send` writes an update and returns when it is written."""
+
+    def __init__(self, send: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+        self._send = send
+        self._waiting: deque[Update] = deque()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._sender: asyncio.Task[None] | None = None
+
+    def put(self, update: Update) -> None:
+        """Append; called from the run itself, quick, never raises."""
+        if self._waiting and _joins(self._waiting[-1], update):
+            self._waiting[-1] = _joined(self._waiting[-1], update)
+            return
+        self._waiting.append(update)
+        self._empty.clear()
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._work(), name="acp updates")
+
+    async def drained(self) -> None:
+        """Wait until everything so far is written, or nobody reads any more."""
+        await self._empty.wait()
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._send(self._waiting.popleft())
+        except ConnectionError:
+            # The editor is gone. What it would have been told stands in the journal.
+            self._waiting.clear()
+        finally:
+            self._empty.set()
+
+
+def _joins(last: Update, update: Update) -> bool:
+    return (
+        update["sessionUpdate"] in _PIECES
+        and update["sessionUpdate"] == last["sessionUpdate"]
+        and update.get("messageId") == last.get("messageId")
+    )
+
+
+def _joined(last: Update, update: Update) -> Update:
+    text = last["content"]["text"] + update["content"]["text"]
+    return {**last, "content": {"type": "text", "text": text}}

@@ -1,0 +1,69 @@
+"""One editor, from its first byte to its last: the connection, and the end of everything when it goes.
+
+When the editor closes the streams, dies, or tells this process to end, every run is cancelled and settled: programs end with all
+that they started, and the journal can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from .agent import Agent
+from .outbox import Update
+from .peer import Peer
+from .streams import claimed, connected
+
+
+async def serve(options: Mapping[str, Any]) -> int:
+    """Speak with the editor at our standard streams until it is gone; the exit code. Raises ConfigError."""
+    with claimed() as (reading, writing):
+        editor = _Editor()
+        agent = Agent(options, editor)
+        editor.peer = peer = Peer(await connected(reading, writing), agent.handle)
+        listening = asyncio.ensure_future(peer.listen())
+        try:
+            with _signals() as told:
+                await asyncio.wait([listening, told], return_when=asyncio.FIRST_COMPLETED)
+            return 128 + told.result() if told.done() else 0
+        finally:
+            # Before the connection ends: an editor that is still there learns how its prompts ended.
+            await agent.close()
+            await peer.close()
+            listening.cancel()
+            await asyncio.wait([listening])
+
+
+class _Editor:
+    """`conversation.Editor` over the connection."""
+
+    peer: Peer
+
+    async def update(self, session: str, update: Update) -> None:
+        await self.peer.tell("session/update", {"sessionId": session, "update": update})
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+        return await self.peer.ask(method, params)
+
+
+@contextmanager
+def _signals() -> Generator[asyncio.Future[int]]:
+    """The first of SIGTERM, SIGINT and SIGHUP that comes."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not told.done():
+            told.set_result(number)
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield told
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,147 @@
+"""Messages over standard streams: one JSON object a line, bounded; and the streams themselves, kept for nothing else.
+
+What cannot be a message is answered with the error that JSON-RPC has for it, and the next line is read.
+
+Standard output belongs to the protocol. From `claimed` on, what anything else in this process prints goes to standard error, and
+what it starts neither reads the editor's messages nor writes between ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+from ferrule.core.errors import ConfigError
+
+LONGEST = 16 << 20
+"""Bytes of a line; a longer one is skipped and refused."""
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+class Streams:
+    """Both ways. Whoever cannot be written to is gone: then reading ends, too."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._writing = asyncio.Lock()
+        self._gone = False
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end. Nothing that arrives ends the reading but its end."""
+        while not self._gone and (line := await self._line()) is not None:
+            found, problem = parse(line)
+            if problem is not None:
+                await self.send(problem)
+            elif found is not None:
+                return found
+        return None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message; into the void once nobody reads."""
+        data = encoded(message)
+        async with self._writing:
+            if self._gone:
+                return
+            try:
+                self._writer.write(data)
+                await self._writer.drain()
+            except (ConnectionError, OSError):
+                self._gone = True
+                self._reader.feed_eof()
+
+    async def close(self) -> None:
+        """Give the streams back."""
+        self._gone = True
+        self._writer.close()
+
+    async def _line(self) -> bytes | None:
+        """A line, empty if it was too long; None at the end."""
+        too_long = False
+        while True:
+            try:
+                line = await self._reader.readuntil(b"\n")
+                return b"" if too_long else line
+            except asyncio.LimitOverrunError as error:
+                too_long = True
+                await self._reader.readexactly(error.consumed)
+            except asyncio.IncompleteReadError as error:
+                return error.partial if error.partial.strip() and not too_long else None
+
+
+def encoded(message: Mapping[str, Any]) -> bytes:
+    """A message as its line. Numbers that JSON does not have (what a model or a tool made of them) become texts."""
+    try:
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        plain: Any = json.loads(json.dumps(message), parse_constant=str)
+        text = json.dumps(plain, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def parse(line: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The message in a line, or the answer to what is none; neither for a blank line. `b""` is a line that was too long."""
+    if not line:
+        return None, refusal(INVALID_REQUEST, f"a message may have {LONGEST} bytes at the most")
+    if not line.strip():
+        return None, None
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return None, refusal(PARSE_ERROR, f"this is not JSON: {type(error).__name__}")
+    if not isinstance(value, dict):
+        return None, refusal(INVALID_REQUEST, "a message is a JSON object")
+    found = cast("dict[str, Any]", value)
+    if "method" in found and not isinstance(found["method"], str):
+        return None, refusal(INVALID_REQUEST, "`method` must be a text")
+    if isinstance(found.get("id"), (dict, list)):
+        return None, refusal(INVALID_REQUEST, "`id` must be a text or a number")
+    return found, None
+
+
+def refusal(code: int, why: str) -> dict[str, Any]:
+    """The answer to something that has no id."""
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}
+
+
+@contextmanager
+def claimed() -> Generator[tuple[int, int]]:
+    """Descriptors of the editor's ends. Until the end, this process's own standard input is empty and its output is its errors'."""
+    sys.stdout.flush()
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    try:
+        yield reading, writing
+    finally:
+        sys.stdout.flush()
+        os.dup2(reading, 0)
+        os.dup2(writing, 1)
+        os.close(reading)
+        os.close(writing)
+
+
+async def connected(reading: int, writing: int) -> Streams:
+    """Messages over these descriptors. Raises ConfigError where they are neither pipes nor sockets."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LONGEST)
+    try:
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(reading), "rb", buffering=0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(os.dup(writing), "wb", buffering=0)
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"this speaks over pipes, and standard input or output is none: {error}",
+            hint="have an editor start it",
+        ) from error
+    return Streams(reader, asyncio.StreamWriter(transport, protocol, None, loop))

@@ -1,0 +1,26 @@
+"""Tools for clients of the Model Context Protocol, in both versions of it, over standard streams and HTTP."""
+
+from .blocks import Block, audio, embedded, image, link, text
+from .client import Client, client_of, elicitation, roots, sampling
+from .offers import Offers, Prompt, PromptArgument, Resource, Template
+from .server import McpServer
+
+__all__ = [
+    "Block",
+    "Client",
+    "McpServer",
+    "Offers",
+    "Prompt",
+    "PromptArgument",
+    "Resource",
+    "Template",
+    "audio",
+    "client_of",
+    "elicitation",
+    "embedded",
+    "image",
+    "link",
+    "roots",
+    "sampling",
+    "text",
+]

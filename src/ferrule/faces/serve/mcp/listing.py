@@ -1,0 +1,103 @@
+"""Tools in the protocol's JSON: `tools/list`.
+
+Listed is what the client's session may use: no tools for other tools, none that rules deny outright, none that need a scope. Deferred ones are listed
+too, marked in `_meta`: clients with many tools search on their side, and the tools that search here are not listed. The order is that of
+the catalog, the names are those that providers accept, and what a tool does to the world becomes the protocol's annotations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ferrule.core.calls import compact
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import FINDERS, Loading, SideEffect, Tool
+
+if TYPE_CHECKING:
+    from ferrule.engine.dispatcher import Dispatcher
+
+PAGE = 200
+"""Tools of one answer."""
+CUT = {"type": "object", "properties": {"truncated": {"const": True}}, "required": ["truncated"]}
+"""What comes instead of a value that is too large to be shown whole."""
+
+
+def served(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
+    """What a client may call, by the name that it knows."""
+    names = catalog.wire_table()
+    return {names[tool.full_name]: tool for tool in catalog if tool.source != FINDERS and usable(tool)}
+
+
+def find(dispatcher: Dispatcher, name: str) -> Tool | None:
+    """The tool that a client calls by this name, if it is served to it."""
+    tool = dispatcher.catalog.get(name)
+    return tool if tool is not None and tool.source != FINDERS and dispatcher.usable(tool) else None
+
+
+def listed(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:
+    """One tool as in `tools/list`."""
+    about: dict[str, Any] = {
+        "name": name,
+        "description": tool.description,
+        "inputSchema": {"type": "object", **tool.arguments.schema},
+        "annotations": hints(tool),
+        "_meta": _meta(tool),
+    }
+    output = output_schema(tool, modern=modern)
+    return about if output is None else {**about, "outputSchema": output}
+
+
+def hints(tool: Tool) -> dict[str, bool]:
+    """The protocol's hints; undeclared side effects count as the worst."""
+    if tool.side_effect in (SideEffect.NONE, SideEffect.READ):
+        return {"readOnlyHint": True, "openWorldHint": False}
+    return {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": tool.idempotent,
+        "openWorldHint": tool.side_effect is not SideEffect.WRITE,
+    }
+
+
+def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
+    """What structured results of a tool fit: its own schema, or `CUT`. None where the protocol's version cannot say it."""
+    if tool.output is None:
+        return None
+    schema = tool.output.schema
+    if schema.get("type") != "object" and not modern:
+        return None
+    return _either(compact(schema))
+
+
+@lru_cache(maxsize=4096)
+def _either(schema: str) -> dict[str, Any] | None:
+    own: dict[str, Any] = json.loads(schema)
+    shared = {key: own.pop(key) for key in ("$schema", "$defs") if key in own}
+    if any(not one.startswith("#/$defs/") for one in _references(own, shared)):
+        # It refers to a place that would be another one inside of a larger schema.
+        return None
+    root = {"type": "object"} if own.get("type") == "object" else {}
+    return {**root, "anyOf": [own, CUT], **shared}
+
+
+def _references(*values: Any) -> list[str]:
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, Mapping):
+            entries: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]  JSON
+            for key, one in entries.items():
+                found += [str(one)] if key in ("$ref", "$dynamicRef") else _references(one)
+        elif isinstance(value, list):
+            items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]  JSON
+            found += _references(*items)
+    return found
+
+
+def _meta(tool: Tool) -> dict[str, str]:
+    about = {"ferrule/risk": str(tool.risk), "ferrule/side_effect": str(tool.side_effect)}
+    if tool.loading is Loading.DEFERRED:
+        about["ferrule/loading"] = str(tool.loading)
+    return about

@@ -1,0 +1,189 @@
+"""A request at work: it goes on where its client left it, also over several exchanges.
+
+A handler that asks its client waits for the answer. Where the protocol has no way to ask, the request is answered with the questions and a
+state; the client asks its person and sends the same request again with the answers and that state, which lets go on what waits. So there is
+one call, however often the client comes, and nothing of it runs twice. A state is used once, and it is bound to the client, the method, the name and the
+arguments (`handlers` seals it). Whoever takes the request back before it is answered (cancels it, closes its stream, goes away) ends the work, with
+all the programs that it started.
+
+Not kept: work that waits is gone with the process; then its call is settled as one that was not run, or as unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+from uuid import uuid4
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+
+from .blocks import Block, weight
+from .peer import ANSWER_SECONDS, Peer, capability_of
+
+SHOWN = 4 * 1024 * 1024
+"""Characters that blocks beside a result may have in all."""
+
+Question = Mapping[str, Any]
+Answers = dict[str, dict[str, Any]]
+
+
+class Lacking(ToolFailed):
+    """The client cannot do what a tool needs."""
+
+
+class Request:
+    """One request of a client. `given` are answers that came with it, to questions that a tool is going to ask; `level` is from which
+    level on the client wants lines for its log."""
+
+    def __init__(self, peer: Peer, given: Answers, level: str = "info") -> None:
+        self.peer = peer
+        self.level = level
+        self.calls: set[str] = set()
+        self.shown: list[Block] = []
+        self.lacking: str = ""
+        """A capability that a tool needed and the client does not have."""
+        self.answered: Callable[[], None] = _nothing
+        """To be called once a person has said whether the call may run."""
+        self.call = ""
+        """The id of the call that was made last for this, itself and not within another."""
+        self.said: dict[str, Any] = {}
+        """What a person has said to calls with these digests, for as long as this request lasts: the first call that runs ends it."""
+        self.wanted: tuple[str, Question] | None = None
+        """The digest of a call that a person must be asked about before it is made again, and the question."""
+        self._given = given
+        self._open: dict[str, tuple[Question, asyncio.Future[dict[str, Any]]]] = {}
+        self._turn: asyncio.Future[None] | None = None
+        self._work: asyncio.Task[Any] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the work is done."""
+        return self._work is not None and self._work.done()
+
+    def start(self, work: Coroutine[Any, Any, Any], then: Callable[[], None]) -> None:
+        """Begin. `then` is called when the work is over, however it ends."""
+        self._work = asyncio.create_task(work, name="mcp request")
+
+        def over(_: asyncio.Task[Any]) -> None:
+            then()
+            self._wake()
+
+        self._work.add_done_callback(over)
+
+    # ---- for the client's side
+
+    async def turn(self) -> Mapping[str, Question] | None:
+        """Wait until there is something to answer with: the questions that are open, or None when the work is over (`outcome`).
+
+        Cancelled, it ends the work first.
+        """
+        assert self._work is not None
+        try:
+            while not self._work.done():
+                if self._open:
+                    await self.peer.drained()
+                    return {name: question for name, (question, _) in self._open.items()}
+                self._turn = asyncio.get_running_loop().create_future()
+                await self._turn
+            await self.peer.drained()
+        except asyncio.CancelledError:
+            self.peer.left()
+            await self.stop()
+            raise
+        return None
+
+    def outcome(self) -> Any:
+        """What the work came to. Raises what it raised."""
+        assert self._work is not None
+        return self._work.result()
+
+    def go_on(self, peer: Peer, answers: Answers) -> None:
+        """The client came again. Answers to what was not asked are left aside; what was not answered stays open."""
+        self.peer = peer
+        for name in [one for one in self._open if one in answers]:
+            _, answered = self._open.pop(name)
+            if not answered.done():
+                answered.set_result(answers[name])
+
+    async def stop(self) -> None:
+        """End the work, and wait until it has ended."""
+        import anyio
+
+        if self._work is None or self._work.done():
+            return
+        self._work.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._work])
+
+    # ---- for the handler's side
+
+    async def ask(self, questions: Mapping[str, Question], *, ahead: bool = True) -> Answers:
+        """Put questions to the client, by name. With `ahead`, an answer that came with the request counts.
+
+        Raises Lacking where the client cannot be asked this, NoAnswer, TimeoutError.
+        """
+        for question in questions.values():
+            if not self.peer.can(capability_of(question)):
+                self.lacking = capability_of(question)
+                said = f"this needs a client that can do `{self.lacking}`, and this one cannot"
+                raise Lacking(ErrorType.PERMISSION_DENIED, said)
+        if not self.peer.modern:
+            return {name: await self.peer.ask(question) for name, question in questions.items()}
+        answers = {name: self._given.pop(name) for name in questions if ahead and name in self._given}
+        waiting = {name: self._asked(name, one) for name, one in questions.items() if name not in answers}
+        self._wake()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                for name, answered in waiting.items():
+                    answers[name] = await answered
+        finally:
+            for name, answered in waiting.items():
+                if name in self._open and self._open[name][1] is answered:
+                    del self._open[name]
+        return answers
+
+    def show(self, block: Block) -> None:
+        """Send this beside the result. Raises ToolFailed beyond `SHOWN`."""
+        if sum(map(weight, (*self.shown, block))) > SHOWN:
+            said = f"what is shown beside the result exceeds {SHOWN} characters"
+            raise ToolFailed(ErrorType.LIMIT, said)
+        self.shown.append(block)
+
+    def _asked(self, name: str, question: Question) -> asyncio.Future[dict[str, Any]]:
+        if name in self._open:
+            raise ValueError(f"a question `{name}` is open already")
+        answered: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._open[name] = (question, answered)
+        return answered
+
+    def _wake(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+
+class Suspended:
+    """Requests that wait for their client to come again, by a name that only it was told. Each name is good once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._requests: dict[str, Request] = {}
+
+    def keep(self, request: Request) -> str | None:
+        """Keep one; None if too many wait."""
+        for name in [name for name, one in self._requests.items() if one.over]:
+            del self._requests[name]
+        if len(self._requests) >= self._most:
+            return None
+        name = uuid4().hex
+        self._requests[name] = request
+        return name
+
+    def take(self, name: str) -> Request | None:
+        """The one of this name, which is forgotten with this."""
+        return self._requests.pop(name, None)
+
+
+def _nothing() -> None:
+    """Nobody waits for an answer."""

@@ -1,0 +1,144 @@
+"""What models were paid with: tokens and money per day, model and session, read from their answers.
+
+A projection of the journal. Each answer counts where it was given: those of sub-agents in their own sessions, summaries of a long
+context with the model that made them. Money is what the
+journal says (`Usage.cost`, counted where a run's money is bounded) or else what `price` says; an answer without either is counted
+as unpriced, never as free. Days are of UTC. Sessions beyond the `SESSIONS` used last are left out of the list, not out of the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.events import ContextCompacted, ModelAnswered, Record, RunStarted, SessionOpened, Usage
+
+SESSIONS = 1_000
+NOTHING = Usage()
+NANO = 10**9
+"""Parts of a US dollar that money is counted in."""
+
+Owner = tuple[str, str]
+"""Tenant and user."""
+Price = Callable[[Usage], Decimal]
+PriceOf = Callable[[str], Price | None]
+"""From a model's name to what its answers cost, in US dollars (`models.prices.price_of`)."""
+
+
+class Slot(NamedTuple):
+    """What is added up in one sum."""
+
+    day: str
+    model: str
+
+
+@dataclass(slots=True)
+class Spent:
+    """A sum. `usage.cost` is in billionths of a US dollar, over the answers that had a price; `unpriced` are the others."""
+
+    usage: Usage = field(default_factory=Usage)
+    answers: int = 0
+    unpriced: int = 0
+    last: int = 0
+
+    @property
+    def dollars(self) -> Decimal | None:
+        """US dollars; None if nothing of it had a price."""
+        return None if self.unpriced == self.answers else Decimal(self.usage.cost) / NANO
+
+    def add(self, other: Spent) -> None:
+        """Add another sum to this one."""
+        self.usage += other.usage
+        self.answers += other.answers
+        self.unpriced += other.unpriced
+        self.last = max(self.last, other.last)
+
+
+@dataclass(slots=True)
+class SessionSpent(Spent):
+    """The sum of a session, and whose it is."""
+
+    session: str = ""
+    owner: Owner = ("", "")
+    model: str = ""
+
+
+class Spending:
+    """Adds answers up. Feed it the records of each session in order; sessions may alternate."""
+
+    def __init__(self, price_of: PriceOf | None = None) -> None:
+        self._price_of = price_of
+        self._prices: dict[str, Price | None] = {}
+        self._slots: dict[Owner, dict[Slot, Spent]] = {}
+        self._sessions: dict[str, SessionSpent] = {}
+        self._models: dict[str, str] = {}
+        self.problem = ""
+        """Why there are no prices, if a list of them cannot be read."""
+
+    def feed(self, record: Record) -> None:
+        """Take a record in."""
+        event = record.event
+        if isinstance(event, ModelAnswered):
+            self._answer(record, event.usage, self._models.get(record.session, ""))
+        elif isinstance(event, ContextCompacted):
+            if event.usage != NOTHING:
+                # A summary is an answer too, often of another model.
+                self._answer(record, event.usage, event.model or self._models.get(record.session, ""))
+        elif isinstance(event, SessionOpened | RunStarted) and event.model:
+            self._models[record.session] = event.model
+
+    def _answer(self, record: Record, usage: Usage, model: str) -> None:
+        cost = usage.cost or self._cost(model, usage)
+        counted = usage if cost == usage.cost else usage + Usage(cost=cost or 0)
+        spent = Spent(counted, 1, int(cost is None), record.time)
+        day = datetime.fromtimestamp(record.time / 1000, UTC).date().isoformat()
+        owner = (record.tenant, record.user)
+        self._slots.setdefault(owner, {}).setdefault(Slot(day, model), Spent()).add(spent)
+        session = self._sessions.pop(record.session, None) or SessionSpent(
+            session=record.session, owner=owner
+        )
+        session.model = model
+        session.add(spent)
+        self._sessions[record.session] = session
+        if len(self._sessions) > 2 * SESSIONS:
+            kept = sorted(self._sessions.values(), key=lambda one: one.last)[-SESSIONS:]
+            self._sessions = {one.session: one for one in kept}
+
+    def _cost(self, model: str, usage: Usage) -> int | None:
+        """Billionths of a US dollar."""
+        if self._price_of is None:
+            return None
+        if model not in self._prices:
+            try:
+                self._prices[model] = self._price_of(model)
+            except ConfigError as error:
+                # A price list with a mistake must not hide the tokens.
+                self.problem, self._prices[model] = str(error), None
+        price = self._prices[model]
+        return None if price is None else int(price(usage) * NANO)
+
+    def slots(self, owner: Owner | None = None) -> dict[Slot, Spent]:
+        """The sums by day and model, in the order of days: of this owner, or of all."""
+        merged: dict[Slot, Spent] = {}
+        for who, slots in self._slots.items():
+            if owner in (None, who):
+                for slot, spent in slots.items():
+                    merged.setdefault(slot, Spent()).add(spent)
+        return dict(sorted(merged.items()))
+
+    def sessions(self, owner: Owner | None = None, limit: int = 50) -> list[SessionSpent]:
+        """The sums of the sessions used last, the newest first."""
+        mine = [one for one in self._sessions.values() if owner in (None, one.owner)]
+        return sorted(mine, key=lambda one: one.last, reverse=True)[:limit]
+
+
+def totals(slots: Mapping[Slot, Spent], by: str) -> dict[str, Spent]:
+    """The sums of `slots` for each `day` or each `model`, in their order."""
+    merged: dict[str, Spent] = {}
+    for slot, spent in slots.items():
+        merged.setdefault(getattr(slot, by), Spent()).add(spent)
+    return merged

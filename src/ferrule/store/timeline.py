@@ -1,0 +1,150 @@
+"""A run in time: when the model was thinking, when a person was waited for, when which tool ran.
+
+    line = timeline(journal.records(session), run=run)
+    for span in line.spans: print(span.kind, span.label, span.start - line.start, span.end - span.start)
+
+Read from the events of one run, in order. The journal says when an answer came, not when the question left: a model's span begins with
+the event before it. A tool's span ends with its result and is as long as its handler took; what is refused has no length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ferrule.core.calls import Result
+from ferrule.core.events import (
+    CallEvaluated,
+    CallStarted,
+    ContextCompacted,
+    DirectCall,
+    ModelAnswered,
+    ModelFailed,
+    PersonAnswered,
+    Record,
+    RunFinished,
+    RunStarted,
+    ToolAnswered,
+)
+from ferrule.core.frozen import frozen
+
+MOST = 300
+"""Spans that are kept of a run, the first ones."""
+
+Kind = Literal["model", "person", "tool"]
+
+
+@frozen
+class Span:
+    """Something that took time, from `start` to `end` in ms since 1970. `outcome` is `success`, an error type, `open`, or how a person
+    or a model answered."""
+
+    kind: Kind
+    label: str
+    start: int
+    end: int
+    outcome: str = "success"
+    call_id: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it came to something else than was wanted."""
+        return self.outcome not in ("success", "open", "once", "session", "remember")
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The spans of a run in the order in which they began, and how many more there were. `stop` is how the run ended, `open` if it has not."""
+
+    run: str = ""
+    start: int = 0
+    end: int = 0
+    stop: str = "open"
+    spans: list[Span] = field(default_factory=list[Span])
+    more: int = 0
+
+
+def timeline(records: Iterable[Record], *, run: str = "") -> Timeline:
+    """The timeline of this run; of the last one among the records, if none is named."""
+    drawn = _Drawing()
+    for record in records:
+        if run and record.run != run:
+            continue
+        if isinstance(record.event, RunStarted):
+            drawn = _Drawing()
+        drawn.feed(record)
+    return drawn.done()
+
+
+class _Drawing:
+    def __init__(self) -> None:
+        self._line = Timeline()
+        self._before = 0
+        self._tools: dict[str, str] = {}
+        self._asked: dict[str, int] = {}
+        self._started: dict[str, int] = {}
+
+    def feed(self, record: Record) -> None:
+        line, now = self._line, record.time
+        if not line.start:
+            line.run, line.start, self._before = record.run, now, now
+        self._take(record, now)
+        self._before = line.end = now
+
+    def _take(self, record: Record, now: int) -> None:
+        match record.event:
+            case ModelAnswered() as event:
+                self._tools.update((call.id, call.tool) for call in event.calls)
+                word = "success" if event.stop in ("end", "calls") else event.stop
+                self._add(Span("model", "model", self._before, now, word))
+            case ModelFailed() as event:
+                self._add(Span("model", "model", self._before, now, event.code))
+            case ContextCompacted(made="summary"):
+                self._add(Span("model", "model: a summary", self._before, now))
+            case DirectCall() as event:
+                self._tools[event.call.id] = event.call.tool
+            case CallEvaluated() as event:
+                self._judged(event, now)
+            case PersonAnswered() as event:
+                asked = self._asked.pop(event.call_id, now)
+                label = self._tools.get(event.call_id, "")
+                self._add(Span("person", label, asked, now, event.choice, event.call_id))
+            case CallStarted() as event:
+                self._started[event.call_id] = now
+            case ToolAnswered() as event:
+                self._answered(event.result, now)
+            case RunFinished() as event:
+                self._line.stop = event.stop
+            case _:
+                pass
+
+    def _judged(self, event: CallEvaluated, now: int) -> None:
+        if event.result is not None:
+            label = self._tools.pop(event.call_id, event.result.tool)
+            self._add(Span("tool", label, now, now, str(event.result.error_type), event.call_id))
+        elif event.verdict == "ask":
+            self._asked[event.call_id] = now
+
+    def _answered(self, result: Result, now: int) -> None:
+        self._tools.pop(result.call_id, None)
+        self._started.pop(result.call_id, None)
+        start = max(self._line.start, now - result.duration_ms)
+        outcome = "success" if result.success else str(result.error_type)
+        self._add(Span("tool", result.tool, start, now, outcome, result.call_id))
+
+    def _add(self, span: Span) -> None:
+        if len(self._line.spans) < MOST:
+            self._line.spans.append(span)
+        else:
+            self._line.more += 1
+
+    def done(self) -> Timeline:
+        """What was drawn, with what is open at its end."""
+        line = self._line
+        for name, since in self._asked.items():
+            self._add(Span("person", self._tools.get(name, ""), since, line.end, "open", name))
+        for name, since in self._started.items():
+            self._add(Span("tool", self._tools.get(name, ""), since, line.end, "open", name))
+        line.spans.sort(key=lambda span: (span.start, span.end))
+        return line

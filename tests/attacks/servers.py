@@ -1,0 +1,227 @@
+"""The servers that there are, as processes that attacks can be tried on, and the bytes that are sent to them.
+
+They are the real commands, on a free port, with a scripted model. Only their patience is shorter than usual, so that a client that never
+finishes is given up while we wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ferrule.store.journal import SqliteJournal
+
+TOKEN = "the-token-of-the-owner"
+BOBS = "the-token-of-bob-himself"
+CANARY = "canary-7f3a"
+IMPATIENT = """
+import sys
+from ferrule.host import door, serving
+serving.HEAD_SECONDS, door.BODY_SECONDS = 1.5, 4.0
+from ferrule.faces.cli.entry import main
+main()
+"""
+SCRIPT = json.dumps([{"say": "done"}] * 20)
+LISTS = json.dumps([{"call": [{"tool": "file_tree", "arguments": {}}]}, {"say": "done"}] * 20)
+
+Sent = dict[str, Any]
+
+
+@dataclass
+class Face:
+    """A server, and the request that makes it work."""
+
+    name: str
+    command: tuple[str, ...]
+    deed: Callable[[], Sent]
+    look: Callable[[], Sent]
+    """A request that does nothing, and is answered with 200."""
+    needs: str
+    script: str = SCRIPT
+    port: int = 0
+    process: subprocess.Popen[str] | None = None
+    folder: Path = Path()
+    reading: threading.Thread | None = None
+    said: list[str] = field(default_factory=list[str])
+    """Lines that it has written, on either stream."""
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def sessions(self) -> int:
+        """How many there are in its journal."""
+        path = self.folder / "journal.db"
+        if not path.exists():
+            return 0
+        with SqliteJournal(path) as journal:
+            return len(journal.sessions())
+
+
+def posted(path: str, body: Any, **headers: str) -> Sent:
+    encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return {
+        "method": "POST",
+        "path": path,
+        "body": encoded,
+        "headers": {"content-type": "application/json", **headers},
+    }
+
+
+def got(path: str) -> Sent:
+    return {"method": "GET", "path": path, "body": b"", "headers": {}}
+
+
+def spoken_to(method: str, **parameters: Any) -> Sent:
+    """A request to the MCP server, in the version without a handshake."""
+    about = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "attack", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**parameters, "_meta": about}}
+    named = {"mcp_name": str(parameters["name"])} if "name" in parameters else {}
+    kinds = "application/json, text/event-stream"
+    return posted("/mcp", body, accept=kinds, mcp_protocol_version="2026-07-28", mcp_method=method, **named)
+
+
+def said_to_agent(method: str, parameters: Any) -> Sent:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    return posted("/a2a", body, a2a_version="1.0")
+
+
+def all_faces() -> list[Face]:
+    form = {"content_type": "application/x-www-form-urlencoded"}
+    message = {"role": "ROLE_USER", "messageId": "m1", "parts": [{"text": "go"}]}
+    chat = {"model": "ferrule", "messages": [{"role": "user", "content": "go"}]}
+    return [
+        Face("console", ("console",), lambda: posted("/playground", b"text=go", **form), lambda: got("/runs"), "jinja2", LISTS),
+        Face(
+            "a2a", ("a2a",), lambda: said_to_agent("SendMessage", {"message": message}),
+            lambda: said_to_agent("GetTask", {"id": "none"}), "a2a",
+        ),
+        Face("openai", ("openai",), lambda: posted("/v1/chat/completions", chat), lambda: got("/v1/models"), "starlette"),
+        Face(
+            "mcp", ("mcp", "--http"), lambda: spoken_to("tools/call", name="list_files", arguments={}),
+            lambda: spoken_to("tools/list"), "mcp",
+        ),
+    ]  # fmt: skip
+
+
+def start(face: Face, folder: Path) -> None:
+    face.folder = folder
+    (folder / "work").mkdir(exist_ok=True)
+    (folder / "work" / "note.txt").write_text(CANARY)
+    for number in range(400):
+        # So many that a list of them is a large result.
+        (folder / "work" / f"{number:03}{'x' * 120}").touch()
+    (folder / "token").write_text(f"{TOKEN}\nbob {BOBS}\n" if face.name == "console" else TOKEN)
+    (folder / "token").chmod(0o600)
+    (folder / "script.json").write_text(face.script)
+    words = [
+        sys.executable, "-c", IMPATIENT, "serve", *face.command, "--port", "0", "--token-file", str(folder / "token"),
+        "--model", f"scripted:{folder / 'script.json'}", "--journal", str(folder / "journal.db"), "-C", str(folder / "work"), "--allow", "Read",
+    ]  # fmt: skip
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FERRULE", "XDG"))}
+    face.process = subprocess.Popen(
+        words, cwd=folder / "work", env={**kept, "HOME": str(folder)}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def found(face: Face) -> None:
+    """Wait until it says where it is."""
+    assert face.process is not None and face.process.stdout is not None
+    for line in face.process.stdout:
+        face.said.append(line)
+        if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+            face.port = int(match[1])
+            break
+    else:
+        raise AssertionError(f"{face.name} did not start: {''.join(face.said)}")
+    # Read on, or a server that has much to say waits for us.
+    face.reading = threading.Thread(target=face.said.extend, args=(face.process.stdout,), daemon=True)
+    face.reading.start()
+
+
+def end(face: Face) -> int:
+    """Tell a server to end, and wait until it has; its exit code."""
+    assert face.process is not None and face.process.stdout is not None
+    if face.process.poll() is None:
+        face.process.send_signal(signal.SIGTERM)
+    code = face.process.wait(timeout=60)
+    if face.reading is not None:
+        face.reading.join(timeout=60)
+    face.process.stdout.close()
+    return code
+
+
+@contextlib.contextmanager
+def running(faces: Sequence[Face], folder: Callable[[str], Path]) -> Iterator[dict[str, Face]]:
+    """Those of them that can be had here, by name."""
+    faces = [
+        face for face in faces if importlib.util.find_spec(face.needs) and importlib.util.find_spec("uvicorn")
+    ]
+    try:
+        for face in faces:
+            start(face, folder(face.name))
+        for face in faces:
+            found(face)
+        yield {face.name: face for face in faces}
+    finally:
+        for face in faces:
+            if face.process is not None:
+                end(face)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+def spelled(face: Face, sent: Sent, **headers: str | list[str] | None) -> bytes:
+    """A request as it goes over the wire; `headers` in the place of the right ones, None for none."""
+    whole: dict[str, Any] = {
+        "host": face.host,
+        "authorization": f"Bearer {TOKEN}",
+        "content-length": str(len(sent["body"])),
+        **{name.replace("_", "-"): value for name, value in {**sent["headers"], **headers}.items()},
+    }
+    lines = [f"{sent['method']} {sent['path']} HTTP/1.1"]
+    for name, value in whole.items():
+        several = value if isinstance(value, list) else [] if value is None else [value]
+        lines += [f"{name}: {one}" for one in several]
+    return "\r\n".join([*lines, "", ""]).encode() + sent["body"]
+
+
+def exchanged(face: Face, *pieces: bytes) -> Answer | None:
+    """What comes back on one connection; None if it was closed without an answer."""
+    with socket.create_connection(("127.0.0.1", face.port), timeout=30) as speaking:
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                speaking.sendall(piece)
+        answer = http.client.HTTPResponse(speaking, method="GET")
+        try:
+            answer.begin()
+        except (ConnectionError, http.client.BadStatusLine):
+            return None
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        try:
+            return Answer(answer.status, headers, answer.read().decode(errors="replace"))
+        except (ConnectionError, http.client.IncompleteRead):
+            return Answer(answer.status, headers, "")

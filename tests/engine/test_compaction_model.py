@@ -1,0 +1,45 @@
+"""Compaction with a real model on this machine: a conversation longer than its window."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferrule import Agent, ProviderError
+from ferrule.core.events import ContextCompacted
+from ferrule.core.messages import UserMessage
+from ferrule.engine.replay import replay
+from ferrule.models import pull
+from ferrule.models.local import Local
+from ferrule.models.wire import ModelOptions
+from ferrule.store.journal import SqliteJournal
+
+PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
+WINDOW = 768
+PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 9
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not PULLED, reason="the embedded model is not pulled: `ferrule models pull smollm2`")
+@pytest.mark.proves("compaction.real-model")
+async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -> None:
+    wire = Local(n_ctx=WINDOW)
+    options = ModelOptions(temperature=0.0, max_tokens=8)
+
+    journal = SqliteJournal(":memory:")
+    agent = Agent(wire, instructions="Be brief.", journal=journal, options=options, context={"keep": 2})
+    session = agent.session()
+    for n in range(5):
+        assert (await session.run(f"Page {n}. {PAGE.format(n=n)} Say a word.")).text
+    machine = session.driver.machine
+    whole = machine.compaction.whole(machine.history)
+    with pytest.raises(ProviderError) as refused:
+        await wire.open("Be brief.", (), options).ask([*whole, UserMessage("And?")])
+    assert refused.value.code == "context_overflow"
+
+    records = list(journal.records(session.id))
+    made = [record.event for record in records if isinstance(record.event, ContextCompacted)]
+    assert any(event.made == "summary" and event.usage.output for event in made)
+    assert {event.window for event in made} == {WINDOW}
+    assert replay(records).same
+    await session.close()
+    await wire.close()

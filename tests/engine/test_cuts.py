@@ -1,0 +1,151 @@
+"""Where a history is cut: any history, any sizes, any bounds."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrule.core.calls import Call, Result
+from ferrule.core.events import (
+    CallEvaluated,
+    ContextCompacted,
+    Event,
+    ModelAnswered,
+    RunStarted,
+    ToolAnswered,
+)
+from ferrule.core.limits import Limits
+from ferrule.core.machine import Machine
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.engine.context_texts import head, stub
+from ferrule.engine.cuts import STUB, Plan, kept_from, plan, tokens_of, weight, words_kept
+
+SIZES = st.integers(0, 9000)
+ROUNDS = st.lists(st.lists(SIZES, max_size=4), min_size=1, max_size=12)
+"""The results of each answer, in bytes; an answer without calls ends a run, and the next one follows."""
+
+
+def held(rounds: list[list[int]]) -> Machine:
+    """A session with these rounds, that is about to ask its model."""
+    machine = Machine()
+    started = RunStarted("w" * 40, limits=Limits(max_rounds=99))
+    machine.feed(started)
+    for number, sizes in enumerate(rounds):
+        if not machine.active:
+            machine.feed(started)
+        calls = tuple(Call(f"c{number}_{at}", "look") for at in range(len(sizes)))
+        events: list[Event] = [ModelAnswered("I think", calls)]
+        events += [CallEvaluated(call.id, "allow", effect="none") for call in calls]
+        events += [
+            ToolAnswered(Result(call.id, "look", True, "r" * size))
+            for call, size in zip(calls, sizes, strict=True)
+        ]
+        for event in events:
+            machine.feed(event)
+    if not machine.active:
+        machine.feed(started)
+    return machine
+
+
+def valid(history: list[Message]) -> bool:
+    owed: list[str] = []
+    for message in history:
+        if isinstance(message, ToolMessage):
+            if not owed or owed.pop(0) != message.call_id:
+                return False
+        elif owed:
+            return False
+        elif isinstance(message, AssistantMessage):
+            owed = [call.id for call in message.calls]
+    return not owed and isinstance(history[0], UserMessage)
+
+
+def carried_out(machine: Machine, planned: Plan) -> None:
+    """Feed the event that this plan comes to."""
+    compaction, history = machine.compaction, machine.history
+    through = compaction.number(planned.cut - 1) if planned.cut else 0
+    elided = [n for n in map(compaction.number, planned.results) if n > through]
+    kept = words_kept(compaction.whole(history), through, 200)
+    text = head("sum", "a model", through, 0, "", readable=False) if through else ""
+    stubs = tuple(stub("r" * 900, 900, "", readable=False) for _ in elided)
+    machine.feed(
+        ContextCompacted(elided=tuple(elided), stubs=stubs, through=through, kept=tuple(kept), text=text)
+    )
+
+
+def planned_for(
+    machine: Machine, weights: list[int], free: range, over: int, *, most: float, summary: bool, wished: bool
+) -> Plan:
+    compaction = machine.compaction
+    return plan(
+        machine.history,
+        weights,
+        free,
+        over,
+        around=300,
+        most=most,
+        summary=summary,
+        wished=wished,
+        stubbed=lambda index: compaction.is_stub(compaction.number(index)),
+    )
+
+
+@pytest.mark.proves("compaction.valid", "compaction.deterministic")
+@settings(max_examples=60, deadline=None)
+@given(
+    ROUNDS,
+    st.integers(1, 10),
+    st.integers(1, 20_000),
+    st.sampled_from([inf, 3000.0, 800.0]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_whatever_is_planned_fits_saves_and_leaves_the_last_messages_alone(
+    rounds: list[list[int]], keep: int, over: int, most: float, summary: bool, wished: bool
+) -> None:
+    machine = held(rounds)
+    for _ in range(3):
+        history, compaction = machine.history, machine.compaction
+        weights = [weight(message) for message in history]
+        last = kept_from(history, keep)
+        assert len(history) - last >= min(keep, len(history))
+
+        free = range(compaction.head, last)
+        planned = planned_for(machine, weights, free, over, most=most, summary=summary, wished=wished)
+        again = planned_for(machine, weights, free, over, most=most, summary=summary, wished=wished)
+        assert planned == again
+        assert not (planned.cut and not summary)
+        before, tail = sum(weights), history[last:]
+        carried_out(machine, planned)
+        if not planned.results and not planned.cut:
+            assert machine.history is history
+            return
+        assert machine.history is not history
+        assert valid(machine.history)
+        assert machine.history[len(machine.history) - len(tail) :] == tail
+        if not planned.cut:
+            assert sum(map(weight, machine.history)) < before
+        elif most < inf and not planned.light:
+            assert sum(weights[: planned.cut]) <= most
+
+
+@pytest.mark.proves("compaction.deterministic")
+@given(st.text(max_size=3000), st.integers(0, 10**9))
+def test_a_stub_is_small_and_one_line_whatever_it_stands_for(text: str, size: int) -> None:
+    made = stub(text, size, "art-" + "0" * 64, readable=True)
+    assert "\n" not in made
+    assert tokens_of(made) <= 2 * STUB
+
+
+@pytest.mark.proves("compaction.summary")
+def test_the_persons_words_are_kept_from_the_first_and_the_newest_on() -> None:
+    said = [UserMessage(f"{n} " + "w" * 340) for n in range(6)]
+    history = [message for one in said for message in (one, AssistantMessage("fine"))]
+    size = weight(said[0])
+    assert words_kept(history, 12, 10 * size) == [1, 3, 5, 7, 9, 11]
+    assert words_kept(history, 12, 3 * size) == [1, 9, 11]
+    assert words_kept(history, 8, 2 * size) == [1, 7]
+    assert words_kept(history, 12, size - 1) == []

@@ -1,0 +1,81 @@
+"""A recorded session run again has the aims it had: how calls are joined, and which tools must have succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ferrule import Agent
+from ferrule.engine.hooks import Hook
+from ferrule.engine.recording import Recording
+from ferrule.engine.rerun import rerun
+from ferrule.engine.session import Session
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.models.wire import Wire
+from ferrule.store.journal import SqliteJournal
+
+
+def north() -> str:
+    """Look north."""
+    return "snow"
+
+
+def south() -> str:
+    """Look south."""
+    return "sun"
+
+
+class Rehearsed(Agent):
+    """Remembers the sessions that it was run again in."""
+
+    rehearsed: list[Session]
+
+    def rehearsing(self, model: str | Wire, system: str, answers: Hook | None) -> tuple[Agent, Session]:
+        made, session = super().rehearsing(model, system, answers)
+        self.rehearsed.append(session)
+        return made, session
+
+
+def agent_of(*tools: Callable[[], str]) -> Rehearsed:
+    journal = SqliteJournal(":memory:")
+    agent = Rehearsed(
+        "scripted:none", tools or [north, south], allow=["north", "south"], journal=journal, user="me"
+    )
+    agent.rehearsed = []
+    return agent
+
+
+async def recorded() -> Recording:
+    """A run that asks for one success of two, and for a look in some direction."""
+    agent = agent_of()
+    agent.change_model(Scripted([calls(("north", {}), ("south", {})), says("looked")]))
+    session = agent.session()
+    result = await session.run(
+        "look", join="first_success", require_successful_tools=[["north", "south"], "north"]
+    )
+    assert result.stop == "done"
+    await session.close()
+    return Recording.of(agent.journal.records(session.id))
+
+
+@pytest.mark.proves("rerun.aims")
+async def test_a_model_that_does_not_do_what_was_required_fails_again_as_it_would_have() -> None:
+    recording = await recorded()
+    again = await rerun(recording, agent_of(), model=Scripted([says("nothing was looked at")]))
+    assert (again.runs[0].stop, again.runs[0].recorded_stop) == ("failed", "done")
+    assert not again.same
+
+
+@pytest.mark.proves("rerun.aims")
+async def test_the_join_is_the_recorded_one_and_tools_that_are_gone_are_not_required() -> None:
+    recording = await recorded()
+    started = recording.told[0]
+    assert (started.join, started.require) == (1, ("north|south", "north"))
+    agent = agent_of(south)
+    again = await rerun(
+        recording, agent, model=Scripted([calls(("south", {})), says("looked")]), tools="live"
+    )
+    assert [(session.join, session.require) for session in agent.rehearsed] == [(1, ("south",))]
+    assert again.missing == ("north",)
+    assert again.runs[0].stop == "done"

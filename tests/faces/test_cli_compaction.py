@@ -1,0 +1,114 @@
+"""Compaction from the command line: `ferrule sessions compact|restore`, `/compact`, `/uncompact`, and the settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferrule.core.events import ContextCompacted, ContextRestored, Noticed
+from ferrule.engine.live import Live
+from ferrule.engine.replay import replay
+from ferrule.faces.cli.root import run as ferrule
+from ferrule.faces.cli.seated import seat
+from ferrule.faces.cli.slash import COMMANDS, Chat
+from ferrule.host.assemble import journal
+
+ROUNDS = 9
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with pages, and scripts of a model that reads them and of one that summarizes."""
+    monkeypatch.setattr(sys, "stdin", None)
+    work = tmp_path / "work"
+    work.mkdir()
+    for n in range(ROUNDS):
+        (work / f"page{n}.txt").write_text(f"line of page {n}\n" * 100)
+    reads = [{"call": [{"tool": "read_file", "arguments": {"path": f"page{n}.txt"}}]} for n in range(ROUNDS)]
+    (tmp_path / "reads.yaml").write_text(json.dumps([*reads, {"say": "all is read"}]))
+    (tmp_path / "sums.yaml").write_text(json.dumps([{"say": "the pages were read"}]))
+    (tmp_path / "none.yaml").write_text("[]")
+    (tmp_path / "silent.yaml").write_text(json.dumps([{"fail": {"code": "unreachable", "detail": "away"}}]))
+    return work
+
+
+@pytest.fixture
+def session(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The id of a session that has read all pages."""
+    model = f"scripted:{folder.parent}/reads.yaml"
+    assert ferrule(["run", "-m", model, "-C", str(folder), "--allow", "Read(**)", "--json", "go"]) == 0
+    return str(json.loads(capsys.readouterr().out)["session"])
+
+
+def events(session: str) -> list[ContextCompacted | ContextRestored]:
+    with journal() as store:
+        records = list(store.records(session))
+    assert replay(records).same
+    return [
+        record.event for record in records if isinstance(record.event, ContextCompacted | ContextRestored)
+    ]
+
+
+@pytest.mark.proves("compaction.cli")
+def test_a_session_is_compacted_with_a_summary_and_restored(
+    folder: Path, session: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-C", str(folder), "-m", f"scripted:{folder.parent}/sums.yaml"]
+    assert ferrule(["sessions", "compact", session[:8], *options]) == 0
+    assert "messages 1 to " in capsys.readouterr().err
+    (made,) = events(session)
+    assert isinstance(made, ContextCompacted)
+    assert (made.made, made.why, made.model) == ("summary", "person", f"scripted:{folder.parent}/sums.yaml")
+    assert "the pages were read" in made.text
+
+    assert ferrule(["sessions", "show", session]) == 0
+    shown = capsys.readouterr().out
+    assert "! compacted: about " in shown
+    assert "line of page 0" in shown
+
+    assert ferrule(["sessions", "restore", session, "-C", str(folder)]) == 0
+    assert ferrule(["sessions", "restore", session, "-C", str(folder)]) == 1
+    assert [type(event) for event in events(session)] == [ContextCompacted, ContextRestored]
+
+
+@pytest.mark.proves("compaction.cli", "compaction.summary-fails")
+def test_without_a_model_results_are_left_out_and_the_exit_code_says_so(
+    folder: Path, session: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-C", str(folder), "-m", f"scripted:{folder.parent}/silent.yaml"]
+    assert ferrule(["sessions", "compact", session, *options]) == 3
+    assert "there is no summary: away (unreachable)" in capsys.readouterr().err
+    options[-1] = f"scripted:{folder.parent}/none.yaml"
+    assert ferrule(["sessions", "compact", session, "--no-summary", *options]) == 1
+    (made,) = events(session)
+    assert isinstance(made, ContextCompacted)
+    assert made.made == "elided"
+    assert all("read parts with `artifact_read`" in stub for stub in made.stubs)
+
+
+@pytest.mark.proves("compaction.cli", "compaction.never-silent")
+async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(folder: Path, session: str) -> None:
+    assembly = seat({"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"})
+    chat = Chat(assembly, assembly.open(session))
+    seen: list[Live] = []
+    chat.session.driver.log.observer = seen.append
+    await COMMANDS["compact"].carry_out(chat, "")
+    await COMMANDS["uncompact"].carry_out(chat, "")
+    await COMMANDS["compact"].carry_out(chat, "results")
+    told = [item.text for item in seen if isinstance(item, Noticed) and item.topic == "context"]
+    assert "is asked for a summary" in told[0]
+    assert told[1].startswith("compacted, from about")
+    assert "sent the whole conversation again" in told[2]
+    assert "old results are left out" in told[3]
+    await assembly.close(chat.session)
+
+
+@pytest.mark.proves("compaction.settings")
+def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
+    (own_folders / "config").mkdir(exist_ok=True)
+    (own_folders / "config" / "ferrule.yaml").write_text("context: {compact: elide, share: 0.6, keep: 3}\n")
+    option = seat({"workspace": str(folder)}).agent.session().driver.room.option
+    assert (option.compact, option.share, option.keep) == ("elide", 0.6, 3)
