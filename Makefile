@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak crash replays scale subscribers files docs readme site eval clean
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks crash replays scale subscribers files docs readme site eval clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ bench-peers: ## what others cost, beside Ferrule, in environments of their own (
 
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 	$(BIN)/python benchmarks/soak.py
+
+attacks: $(READY) ## every row of every table of attacks
+	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git_tools
 
 crash: $(READY) ## kill -9 at every write of the journal and between 600 pairs of system calls
 	FERRULE_KILL_POINTS=600 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/engine/test_crash.py tests/engine/test_kill_points.py

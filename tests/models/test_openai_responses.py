@@ -613,6 +613,9 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
     replies = [whole(ASKED), whole(message("done"))]
 
     def answer(request: Request) -> Reply:
+        if request.method == "GET":
+            # How large the model's window is. Nobody knows here.
+            return Reply(status=404)
         sent.append(request.json())
         return replies.pop(0)
 

@@ -29,7 +29,7 @@ from .compacting import TOPIC, Compactor, Driven, Wish, full, said
 from .context_options import Around, ContextOptions, LookAround
 from .cuts import weight
 
-LOOK = 500
+LOOK = 1500
 """Tokens from which on the window is looked up: no model's is so small that this is much of it."""
 UNDONE = 0.95
 """The share at which it is compacted again although a person undid it."""

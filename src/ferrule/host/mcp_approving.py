@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.store.settings import Settings
 
-from .mcp_servers import ground_of, load
+from .mcp_servers import listed, load
 
 if TYPE_CHECKING:
     from ferrule.connect.mcp import McpServer
@@ -98,19 +98,10 @@ class ServerApprovals:
 
     async def look(self, name: str) -> Standing:
         """Start an approved server, and hear what it offers. Raises ConfigError, also for what it did not say."""
-        from ferrule.connect.mcp import Approvals
-        from ferrule.connect.mcp.server import Live
-
         standing = self.standing(name)
         if not standing.starts:
             raise ConfigError(f"`{name}` was not started: its command is not approved")
-        live = Live(standing.server, ground_of(self._settings), Approvals(), None)
-        try:
-            manifest = await live.list()
-        except ToolFailed as error:
-            raise ConfigError(error.message, code="mcp_server") from error
-        finally:
-            await live.close()
+        manifest = await listed(self._settings, standing.server)
         self._keep(standing, manifest)
         return self.standing(name)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.sandbox.policy import Policy
 from ferrule.store import paths
@@ -14,6 +14,7 @@ from ferrule.store.settings import Settings
 
 if TYPE_CHECKING:
     from ferrule.connect.mcp import Ground, McpServer, Servers
+    from ferrule.connect.mcp.definitions import Manifest
     from ferrule.connect.mcp.reading import Loaded
 
 _FILES = ("mcp.json",)
@@ -96,3 +97,17 @@ def ground_of(settings: Settings, root: Path | None = None, names: Names | None 
 
 def _named(settings: Settings) -> object:
     return settings.values.get("mcp_servers") or None
+
+
+async def listed(settings: Settings, server: McpServer) -> Manifest:
+    """What a server offers now. It is started for that. Raises ConfigError, also for what it did not say: a person asked."""
+    from ferrule.connect.mcp import Approvals
+    from ferrule.connect.mcp.server import Live
+
+    live = Live(server, ground_of(settings), Approvals(), None)
+    try:
+        return await live.list()
+    except ToolFailed as error:
+        raise ConfigError(error.message, code="mcp_server") from error
+    finally:
+        await live.close()

@@ -7,6 +7,7 @@ table itself is not loaded for help.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -115,3 +116,28 @@ def yes_to(function: F) -> F:
     return click.option(
         "--yes-to", "yes_to", multiple=True, metavar="TOOL", help="Say yes to this tool where it would ask. Repeatable."
     )(function)  # fmt: skip
+
+
+def served(
+    port: int, token_file: str = "File that holds the token; else FERRULE_TOKEN, else one is made and shown."
+) -> Callable[[F], F]:
+    """Add where a server is and who may come in: `--host`, `--port`, `--url`, `--token-file`."""
+    return _all(
+        (
+            click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on."),
+            click.option(
+                "--port",
+                type=click.IntRange(0, 65_535),
+                default=port,
+                show_default=True,
+                help="Port to serve on; 0 takes a free one.",
+            ),
+            click.option(
+                "--url",
+                default="",
+                metavar="URL",
+                help="How clients reach it, where a proxy with TLS stands before it.",
+            ),
+            click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), help=token_file),
+        )
+    )

@@ -231,19 +231,9 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
 
 
 async def _listed(settings: Settings, server: McpServer) -> Manifest:
-    """What a server offers now. Raises ToolFailed as ConfigError: it is for a person here."""
-    from ferrule.connect.mcp import Approvals
-    from ferrule.connect.mcp.server import Live
-    from ferrule.core.errors import ConfigError, ToolFailed
-    from ferrule.host.mcp_servers import ground_of
+    from ferrule.host.mcp_servers import listed
 
-    live = Live(server, ground_of(settings), Approvals(), None)
-    try:
-        manifest = await live.list()
-    except ToolFailed as error:
-        raise ConfigError(error.message, code="mcp_server") from error
-    finally:
-        await live.close()
+    manifest = await listed(settings, server)
     _warn(manifest.left_out, True)
     return manifest
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.host.options import common
+from ferrule.host.options import common, served
 
 if TYPE_CHECKING:
     from ferrule.host.door import Application, Door, Who
@@ -17,20 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @common
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8737, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
-)
-@click.option(
-    "--url",
-    default="",
-    metavar="URL",
-    help="How browsers reach it, if there is a proxy (https://…) before it.",
-)
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False),
-    help="File of tokens: one alone in its line is the owner's; `user token [operator]` are others.",
-)  # fmt: skip
+@served(8737, "File of tokens: one alone in its line is the owner's; `user token [operator]` are others.")
 def console(host: str, port: int, url: str, token_file: Path | None, **options: Any) -> int:
     """Watch runs, answer what they ask, start and stop them, in a browser.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.host.options import common
+from ferrule.host.options import common, served
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
@@ -35,15 +35,7 @@ PORT = 8321
 @click.option(
     "--list-skills", is_flag=True, help="Put the skills and agents that this folder and you have on the card."
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port to serve on; 0 takes a free one."
-)  # fmt: skip
-@click.option("--url", default="", help="How clients reach it, where a proxy with TLS stands before it.")
-@click.option(
-    "--token-file", type=click.Path(dir_okay=False, path_type=Path),
-    help="File that holds the token; else FERRULE_TOKEN, else one is made and shown.",
-)  # fmt: skip
+@served(PORT)
 @click.option(
     "--sign-key", type=click.Path(dir_okay=False, path_type=Path),
     help="Ed25519 key (`ferrule audit key` makes one) to sign the card with.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.errors import FerruleError
-from ferrule.host.options import common, yes_to
+from ferrule.host.options import common, served, yes_to
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
@@ -21,22 +21,7 @@ PORT = 8330
 
 @click.command()
 @click.option("--http", "over_http", is_flag=True, help="Serve over HTTP, not over standard streams.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve HTTP on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=PORT,
-    show_default=True,
-    help="Port; 0 takes a free one.",
-)
-@click.option(
-    "--url", default="", metavar="URL", help="How clients reach it, where a proxy with TLS stands before it."
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File with the token (or set FERRULE_TOKEN).",
-)
+@served(PORT)
 @click.option(
     "--name", default="ferrule", show_default=True, help="What clients are told the server is called."
 )

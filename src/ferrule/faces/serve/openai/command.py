@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ferrule.host.options import common, yes_to
+from ferrule.host.options import common, served, yes_to
 
 PORT = 8330
 
@@ -20,19 +19,7 @@ PORT = 8330
     "--offer", "offers", multiple=True, metavar="PROVIDER:MODEL",
     help="Another model that clients may ask, by itself or with the agent. Repeatable.",
 )  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=PORT,
-    show_default=True,
-    help="Port to serve on; 0 takes a free one.",
-)
-@click.option("--url", default="", help="How clients reach it, where a proxy with TLS stands before it.")
-@click.option(
-    "--token-file", type=click.Path(dir_okay=False, path_type=Path),
-    help="File that holds the token; else FERRULE_TOKEN, else one is made and shown.",
-)  # fmt: skip
+@served(PORT)
 @click.option(
     "--at-once", type=click.IntRange(1, 256), default=8, show_default=True, help="Requests worked at a time."
 )
