@@ -116,10 +116,16 @@ class Assembly:
             session.driver.reopen()
             session.limits, session.model = mine.limits, name
 
-    async def leave(self, session: Session) -> None:
-        """Give one session back, signed where the settings want that; everything else stays as it is."""
-        await session.close()
-        self._sign(session)
+    async def leave(self, session: Session, *, strict: bool = True) -> None:
+        """Give one session back, signed where the settings want that; everything else stays as it is. `strict` as in `close`: where
+        somebody else asked for the session, that it could not be signed is no failure of theirs."""
+        try:
+            await session.close()
+            self._sign(session)
+        except FerruleError as error:
+            if strict:
+                raise
+            self.notice(error.detail)
 
     async def close(self, session: Session | None = None, *, strict: bool = True) -> None:
         """Give everything back. With `strict=False` an error on the way is said and not raised: another one counts."""

@@ -93,6 +93,16 @@ def test_the_form_to_sign_in_escapes_where_it_leads() -> None:
 
 
 @pytest.mark.proves("console.unseen-characters")
+@pytest.mark.parametrize("letter", ["\ud800", "\udfff", "\u2028", "\u2029"])
+def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_hold_the_text(
+    letter: str,
+) -> None:
+    shown = visible(f"a{letter}b")
+    assert shown == f'a<span class="unseen">\\u{{{ord(letter):x}}}</span>b'
+    assert shown.encode()
+
+
+@pytest.mark.proves("console.unseen-characters")
 def test_characters_that_nobody_would_see_are_spelled_out() -> None:
     shown = visible("a\u202eb<b>\x1b[31m\u200bc\n\td")
     assert shown == (

@@ -79,8 +79,8 @@ def plural(number: int, word: str) -> str:
 
 _SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if code not in (9, 10)}
 _HIDDEN = {
-    *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), *range(0xFFF9, 0xFFFC),
-    *range(0xE0000, 0xE0080), 0xAD, 0x61C, 0x180E, 0xFEFF,
+    *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xFFF9, 0xFFFC),
+    *range(0xE0000, 0xE0080), *range(0xD800, 0xE000), 0xAD, 0x61C, 0x180E, 0xFEFF,
 }  # fmt: skip
 _VISIBLE: dict[int, str] = {
     **_SHOWN_CONTROLS, **{code: f"\\u{{{code:x}}}" for code in (*range(0x80, 0xA0), *_HIDDEN)}, 13: "\\r",

@@ -109,4 +109,6 @@ class Console:
             "path": request.url.path,
             "waiting": len(self.desk.waiting(viewer)),
         }
-        return HTMLResponse(self.html.get_template(name).render({**shared, **values}), status_code=status)
+        text = self.html.get_template(name).render({**shared, **values})
+        # A text may hold half of a character, which no page can: one that `visible` did not spell out is a question mark.
+        return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)

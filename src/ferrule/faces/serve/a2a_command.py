@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.errors import ConfigError
 from ferrule.host.options import common, served
 
 if TYPE_CHECKING:
@@ -63,11 +63,7 @@ async def _serve(options: dict[str, Any]) -> int:
         say(f"! {text}")
 
     async def leave(session: Session) -> None:
-        try:
-            await assembly.leave(session)
-        except FerruleError as error:
-            # That a session could not be signed is no failure of whoever asked.
-            notice(error.detail)
+        await assembly.leave(session, strict=False)
 
     token, made = token_of(options["token_file"])
     with listen(options["host"], options["port"]) as listening:

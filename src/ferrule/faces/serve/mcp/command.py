@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.core.errors import FerruleError
 from ferrule.host.options import common, served, yes_to
 
 if TYPE_CHECKING:
@@ -57,10 +56,7 @@ async def _serve(
     from .server import McpServer
 
     async def end(session: Session) -> None:
-        try:
-            await assembly.leave(session)
-        except FerruleError as error:
-            assembly.notice(error.detail)
+        await assembly.leave(session, strict=False)
 
     try:
         agent = assembly.agent

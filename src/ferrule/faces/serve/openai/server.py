@@ -85,11 +85,7 @@ class OpenAiServer:
         await self.models.close()
 
     async def _leave(self, session: Session) -> None:
-        """Close a session. That it could not be signed is told, and is no failure of whoever asked."""
-        try:
-            await self._assembly.leave(session)
-        except FerruleError as error:
-            self._assembly.notice(error.detail)
+        await self._assembly.leave(session, strict=False)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
