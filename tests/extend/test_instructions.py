@@ -259,7 +259,7 @@ def test_a_file_cannot_close_its_frame_or_hide_words(root: Path) -> None:
     text = read(root).text
     assert text.count("<instructions") == 1 and text.lower().count("</instructions") == 1
     assert text.endswith("</instructions>") and "&lt;/instructions>" in text and "&lt;/ skill>" in text
-    assert "<U+E0041><U+202E><U+200B><U+001B>[2J👩\u200d💻" in text
+    assert "\\U000e0041\\u202e\\u200b\\x1b[2J👩\u200d💻" in text
 
 
 @pytest.mark.proves("instructions.cannot-pose")

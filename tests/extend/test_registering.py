@@ -26,7 +26,7 @@ from ferrule.engine.session_catalog import SessionCatalog
 from ferrule.extend.agents.scripts import delegate
 from ferrule.extend.builtins import World
 from ferrule.extend.companions import COMPANIONS
-from ferrule.extend.definitions import MOST_BYTES, visible, written
+from ferrule.extend.definitions import MOST_BYTES, written
 from ferrule.extend.front_matter import parse_document, plain
 from ferrule.extend.registering import BEHIND_BUILTINS, meta, registration_tools
 from ferrule.extend.web.domains import Domains
@@ -777,11 +777,6 @@ def test_no_script_ends_its_own_place(script: str) -> None:
     assert fields["network"] == []
     assert fields["script"].rstrip("\n") == script.rstrip("\n")
     assert found.body == "body\n---\nmore"
-
-
-@pytest.mark.parametrize("text", ["a\u202eb", "\x1b[0m", "\x7f", "\u200b"])
-def test_what_is_shown_can_be_seen(text: str) -> None:
-    assert visible(text).isprintable()
 
 
 @pytest.mark.proves("registering.stable-prefix")

@@ -269,7 +269,7 @@ def test_no_export_passes_on_terminal_controls() -> None:
     )
     for export in (transcript, markdown, screenplay):
         text = "".join(export(records(events)))
-        assert not any(sign in text for sign in "\x1b\x9b\u202e\r\x07") and "␛[2J" in text
+        assert not any(sign in text for sign in "\x1b\x9b\u202e\r\x07") and "\\x1b[2J" in text
 
 
 @pytest.mark.proves("export.no-forged-notes")

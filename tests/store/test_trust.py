@@ -129,11 +129,11 @@ def test_the_difference_is_shown_before_trust_is_given_again(work: Path) -> None
     )
 
 
-def test_a_difference_shows_control_characters_as_signs(work: Path) -> None:
+def test_a_difference_spells_control_characters_out(work: Path) -> None:
     (work / ".ferrule/tools/x.md").write_text("\x1b[2Kharmless \u202e gnp.exe\n")
     (work / ".ferrule/tools/\x1b[2Jy").write_text("")
     shown = "".join(change.name + change.diff for change in Trust().diff(work))
-    assert "\x1b" not in shown and "\u202e" not in shown and "␛[2Kharmless <U+202E>" in shown
+    assert "\x1b" not in shown and "\u202e" not in shown and "\\x1b[2Kharmless \\u202e" in shown
 
 
 def test_a_large_or_binary_file_is_named_without_text(work: Path) -> None:

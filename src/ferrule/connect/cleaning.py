@@ -1,20 +1,23 @@
-"""Texts of strangers without what a person would not see in them."""
+"""Texts of strangers without what a person would not see in them, and how one differs from what a person approved."""
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, cast
 
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-_KEEP = "\n\t"
+from ferrule.core.unseen import exact, visible
+
+_NOBODYS = ("Cf", "Co", "Cn")
 
 
 def clean(text: str) -> str:
-    """A text without what cannot be seen: control and format characters, line separators, unassigned ones."""
+    """A text without what cannot be seen (`core.unseen`), and without format characters, private and unassigned ones."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(one for one in text if one in _KEEP or unicodedata.category(one) not in _UNSEEN)
+    seen = visible(text, spell=lambda character: "")
+    return "".join(one for one in seen if unicodedata.category(one) not in _NOBODYS)
 
 
 def cleaned(value: Any) -> Any:
@@ -26,3 +29,11 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, list):
         return [cleaned(one) for one in cast("list[Any]", value)]
     return value
+
+
+def difference(name: str, approved: str, now: str) -> str:
+    """What changed since a person approved it, as a unified diff in which nothing hides; empty if nothing did."""
+    if approved == now:
+        return ""
+    old, new = exact(approved).splitlines(), exact(now).splitlines()
+    return "\n".join(difflib.unified_diff(old, new, f"approved/{name}", name, lineterm="", n=2))

@@ -41,11 +41,6 @@ def written(fields: Mapping[str, Any], body: str) -> str:
     return text
 
 
-def visible(text: str) -> str:
-    """For a person: nothing in it moves a cursor, hides or turns around."""
-    return "".join(c if c.isprintable() or c in "\t\n" else _escaped(c) for c in text)
-
-
 def _plain(script: str) -> bool:
     """Whether YAML reads each of its lines back as it is: it has more line breaks than one."""
     return bool(script.strip()) and all(c.isprintable() or c in "\t\n" for c in script)

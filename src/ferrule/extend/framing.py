@@ -1,7 +1,7 @@
 """Texts of others in what a model reads: between marks that they cannot close, and with nothing in them that cannot be seen.
 
 Characters that a person would not see (control, direction, zero width, the tag characters that spell hidden words) are
-written out as `<U+E0041>`; the two joiners stay, since scripts and emoji need them. Marks lower the risk that a model
+spelled out (`core.unseen`); the two joiners stay, since scripts and emoji need them. Marks lower the risk that a model
 takes such a text for its person's words. They do not remove it: what a model may do is bounded by the gate.
 """
 
@@ -10,16 +10,14 @@ from __future__ import annotations
 import re
 from html import escape
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
+from ferrule.core.unseen import visible
+
 _MARK = re.compile(r"<(/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
 
 
 def shown(text: str) -> str:
     """A text with what cannot be seen written out; lines end with `\\n`."""
-    return _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text.replace("\r\n", "\n"))
+    return visible(text, joiners=True)
 
 
 def one_line(text: str) -> str:

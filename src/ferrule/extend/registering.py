@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.unseen import exact
 from ferrule.engine.registration import (
     REGISTER_AGENT,
     REGISTER_HOOK,
@@ -37,7 +38,7 @@ from .asked.scope import Scope, data_of, invalid, working
 from .checking import Problem, check_parsed, problems_of, warnings_of
 from .checking import problems as tried
 from .checking_hooks import check_hook
-from .definitions import visible, written
+from .definitions import written
 from .handlers import make_tool
 from .hooks.commands import HookCommands
 from .hooks.configured import Reach
@@ -147,8 +148,8 @@ class _Shown:
         try:
             data, file = self._read(name, definition)
         except ToolFailed as error:
-            return visible(f"[this call would fail: {error.message}]")
-        return f"{file} (for this session)\n{visible(data.decode())}"
+            return exact(f"[this call would fail: {error.message}]")
+        return f"{file} (for this session)\n{exact(data.decode())}"
 
 
 def _registrar(context: Context) -> tuple[Registration, Scope]:

@@ -11,17 +11,17 @@ Passing here says only that the text lies in the workspace. That the file does t
 
 from __future__ import annotations
 
-import re
-
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.expressions import expression
+from ferrule.core.unseen import exact
 
 LONGEST = 4096
 """Characters of a path (requirement 000 as shipped; PATH_MAX on Linux)."""
 
-_DRIVE = re.compile(r"[A-Za-z]:(?:[/\\]|$)")
-_HOME = re.compile(r"~[A-Za-z0-9_.+-]*(?:/|$)")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DRIVE = expression(r"[A-Za-z]:(?:[/\\]|$)")
+_HOME = expression(r"~[A-Za-z0-9_.+-]*(?:/|$)")
+_CONTROL = expression(r"[\x00-\x1f\x7f]")
 _RELATIVE = "use a path relative to the workspace"
 
 
@@ -47,7 +47,7 @@ def parts(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
 
 def shown(path: str) -> str:
     """A path in back-ticks for a message: control characters escaped, at most 200 characters."""
-    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
+    printable = exact(path, keep="")
     if len(printable) > 200:
         printable = printable[:100] + "…" + printable[-99:]
     return f"`{printable or '.'}`"

@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from ferrule.core.errors import ConfigError
 
+from .http1 import request_head
+
 Proxy = tuple[str, int, str]
 """Host, port and the `Proxy-Authorization` value (empty if none)."""
 
@@ -31,6 +33,13 @@ def proxy_for(
         if value := _setting(env, name, upper=upper):
             return parse_proxy(value)
     return None
+
+
+def tunnel_head(host: str, port: int, credentials: str) -> bytes:
+    """What asks a proxy for a tunnel: CONNECT (RFC 9110, section 9.3.6). It sees the host's name and nothing of what is said."""
+    where = f"{f'[{host}]' if ':' in host else host}:{port}"
+    fields = {"Proxy-Authorization": credentials} if credentials else {}
+    return request_head("CONNECT", where, where, fields, None)
 
 
 def parse_proxy(url: str) -> Proxy:

@@ -1,8 +1,8 @@
 """What people and programs take out of a journal: plain text, Markdown, a screenplay.
 
 All of them are read from records as they come, so each works for a session that is still running.
-Text in them is somebody else's: control characters (terminal escapes, direction overrides) are shown as
-visible signs, never passed on. Results are cut to `cap` characters, and the cut is said.
+Text in them is somebody else's: what a person would not see (terminal escapes, direction overrides) is
+spelled out (`core.unseen`), never passed on. Results are cut to `cap` characters, and the cut is said.
 
 The screenplay is Fountain (https://fountain.io/syntax): a title page, a scene per run (INT. where the model
 computes on this machine, EXT. where it does not), dialogue, and a `[[note]]` per tool call with its name,
@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from ferrule.core.calls import Result
 from ferrule.core.events import Record
+from ferrule.core.unseen import visible
 
 from .story import Added, Asked, Ended, Opened, Said, Step, Story, Told, Used
 
@@ -27,31 +28,21 @@ LOCAL = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
 END = "> THE END <"
 """The last line of a screenplay that was closed."""
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
 
-
-def visible(text: str) -> str:
-    """The text with control characters as signs: ESC becomes `␛`, others their code point."""
-    return _HIDDEN.sub(_sign, text.replace("\r\n", "\n"))
-
-
-def _sign(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return chr(0x2400 + code) if code < 0x20 else f"<U+{code:04X}>"
+def _seen(text: str) -> str:
+    return visible(text, joiners=True)
 
 
 def transcript(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
     """Plain text for a terminal, in pieces that end with a newline."""
     for step in _steps(records):
-        yield visible(_line(step, cap)) + "\n"
+        yield _seen(_line(step, cap)) + "\n"
 
 
 def markdown(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
     """Markdown, in pieces separated by blank lines. A model's words stand as they are, results in fences."""
     for step in _steps(records):
-        yield visible(_block(step, cap)) + "\n\n"
+        yield _seen(_block(step, cap)) + "\n\n"
 
 
 def screenplay(records: Iterable[Record]) -> Iterator[str]:
@@ -243,7 +234,7 @@ def _title_page(step: Opened) -> str:
 
 def _dialogue(name: str, text: str) -> str:
     # A blank line would end the dialogue and let its next line become a scene or a speaker: two spaces keep it.
-    lines = [_inert(line) if line.strip() else "  " for line in visible(text).split("\n")]
+    lines = [_inert(line) if line.strip() else "  " for line in _seen(text).split("\n")]
     return f"{_spoken_line(name)}\n" + "\n".join(lines or ["  "]) + "\n\n"
 
 
@@ -252,7 +243,7 @@ def _note(text: str) -> str:
 
 
 def _spoken_line(text: str) -> str:
-    return " ".join(_inert(visible(text)).split())
+    return " ".join(_inert(_seen(text)).split())
 
 
 def _inert(text: str) -> str:

@@ -31,9 +31,9 @@ from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.frozen import frozen
+from ferrule.core.unseen import exact
 
 from . import paths
-from .export import visible
 
 COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
 """Whatever something of Ferrule reads as configuration is one of these, or does nothing."""
@@ -128,7 +128,7 @@ class Trust:
         return {root: int(entry.get("at", 0)) for root, entry in self._load().items()}
 
     def diff(self, workspace: str | Path) -> list[Change]:
-        """What differs from what was trusted; without trust, everything there is. Control characters are shown as signs."""
+        """What differs from what was trusted; without trust, everything there is. What cannot be seen is spelled out."""
         seen = self.look(workspace)
         known = self._load().get(seen.workspace, {})
         before = cast(dict[str, str], known.get("files", {}))
@@ -296,12 +296,16 @@ def _change(
     else:
         new = _text(seen.files[name]) if name in seen.files else ""
     if old is None or new is None or len(new) > KEPT_TEXT:
-        return Change(visible(name), what, "")
+        return Change(exact(name), what, "")
     lines = difflib.unified_diff(
-        visible(old).splitlines(),
-        visible(new).splitlines(),
-        f"trusted/{visible(name)}",
-        visible(name),
+        _exact_lines(old),
+        _exact_lines(new),
+        f"trusted/{exact(name)}",
+        exact(name),
         lineterm="",
     )
-    return Change(visible(name), what, "\n".join(lines))
+    return Change(exact(name), what, "\n".join(lines))
+
+
+def _exact_lines(text: str) -> list[str]:
+    return exact(text.replace("\r\n", "\n")).splitlines()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from ferrule.core.unseen import exact
+
 from . import lines
 
 MOST_LINES = 400
@@ -19,7 +21,7 @@ def unified(name: str, old: str, new: str, *, context: int = 3) -> str:
         return f"{name}: no change"
     shown = [f"--- {name if old else '/dev/null'}", f"+++ {name}"]
     body = list(_body(_lines(old, new), _lines(new, old), context))
-    shown += [_visible(line) for line in body[:MOST_LINES]]
+    shown += [_shown(line) for line in body[:MOST_LINES]]
     if len(body) > MOST_LINES:
         shown.append(f"[{len(body) - MOST_LINES} more lines of this diff are not shown]")
     return "\n".join(shown)
@@ -73,12 +75,9 @@ def _range(start: int, stop: int) -> str:
     return f"{start + 1}" if length == 1 else f"{start + (length > 0)},{length}"
 
 
-def _visible(line: str) -> str:
-    """Control characters and invisible or direction-changing ones escaped: no line can hide a part of itself."""
-    text = "".join(
-        c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape", "surrogatepass").decode()
-        for c in line
-    )
+def _shown(line: str) -> str:
+    """A line that cannot hide a part of itself, of bounded length."""
+    text = exact(line)
     return (
         text
         if len(text) <= MOST_COLUMNS

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.unseen import exact
 
 from .git_run import Runner
 
@@ -45,7 +46,7 @@ def redacted(url: str) -> str:
 
 def printable(text: str) -> str:
     """Without characters that could hide or move what a person reads."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return exact(text, keep="")
 
 
 async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:

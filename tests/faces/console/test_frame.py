@@ -98,7 +98,7 @@ def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_
     letter: str,
 ) -> None:
     shown = visible(f"a{letter}b")
-    assert shown == f'a<span class="unseen">\\u{{{ord(letter):x}}}</span>b'
+    assert shown == f'a<span class="unseen">\\u{ord(letter):04x}</span>b'
     assert shown.encode()
 
 
@@ -106,8 +106,8 @@ def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_
 def test_characters_that_nobody_would_see_are_spelled_out() -> None:
     shown = visible("a\u202eb<b>\x1b[31m\u200bc\n\td")
     assert shown == (
-        'a<span class="unseen">\\u{202e}</span>b&lt;b&gt;<span class="unseen">\\x1b</span>[31m'
-        '<span class="unseen">\\u{200b}</span>c\n\td'
+        'a<span class="unseen">\\u202e</span>b&lt;b&gt;<span class="unseen">\\x1b</span>[31m'
+        '<span class="unseen">\\u200b</span>c\n\td'
     )
 
 

@@ -12,7 +12,6 @@ its owner alone; a file that others can write is an error, not an approval.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import time
@@ -21,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ferrule.connect.cleaning import difference
 from ferrule.core.errors import ConfigError
 from ferrule.store import paths
-from ferrule.store.export import visible
 
 from .cards import Card, Skill, from_json
 from .spec import A2aPeer
@@ -103,11 +102,11 @@ class Approvals:
         return found
 
     def diff(self, peer: A2aPeer, card: Card) -> str:
-        """What differs from what was approved, as unified diffs; all there is where nothing was. Signs for what cannot be seen."""
+        """What differs from what was approved, as unified diffs; all there is where nothing was. What cannot be seen is spelled out."""
         seen = self.look(peer)
         parts = [
-            _diff("peer", seen.covered, covered_text(peer)),
-            _diff("card", seen.card.text() if seen.card else "", card.text()),
+            difference("peer", seen.covered, covered_text(peer)),
+            difference("card", seen.card.text() if seen.card else "", card.text()),
         ]
         return "\n".join(part for part in parts if part)
 
@@ -146,10 +145,3 @@ class Approvals:
 def covered_text(peer: A2aPeer) -> str:
     """What is approved of how a peer is reached, one fact a line."""
     return json.dumps(peer.covered(), indent=1, sort_keys=True) + "\n"
-
-
-def _diff(name: str, before: str, now: str) -> str:
-    if before == now:
-        return ""
-    old, new = visible(before).splitlines(), visible(now).splitlines()
-    return "\n".join(difflib.unified_diff(old, new, f"approved/{name}", name, lineterm="", n=2))

@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from types import TracebackType
+from typing import Self
 
+from ferrule.connect.offered import Offered
 from ferrule.core.errors import ToolFailed
-from ferrule.tools.definition import Tool
 
 from .approvals import Approval, Approvals
 from .cards import Card, Skill
@@ -30,56 +30,22 @@ MAX_PEERS = 64
 _SHOWN = 8
 
 
-class Peers:
+class Peers(Offered[Live]):
     """The peers of a run. `tools` and `notices` say what there is; a peer is asked when a tool of it is called."""
 
     def __init__(self, peers: Iterable[A2aPeer], approvals: Approvals, taken: Iterable[str]) -> None:
         self._approvals = approvals
-        self._taken = frozenset(taken)
-        self._live: dict[str, Live] = {}
-        self._unseen: list[Live] = []
-        self._made: dict[str, Tool] = {}
-        self._notices: list[str] = []
+        super().__init__(taken)
         for peer in peers:
             self._take(peer)
 
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """For a catalog, sorted by name."""
-        return tuple(self._made[name] for name in sorted(self._made))
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """For the person: what waits for approval or was left out."""
-        return tuple(self._notices)
-
-    def note(self, *said: str) -> None:
-        """Add to what a person is told: entries that could not be used."""
-        self._notices += said
-
-    async def open(self) -> Peers:
+    async def open(self) -> Self:
         """Look at the cards of a program's peers that were never seen: these, and only these, are asked."""
         waiting, self._unseen = self._unseen, []
         seen = await asyncio.gather(*(self._first(live) for live in waiting))
         for live, skills in zip(waiting, seen, strict=True):
             self._offer(live, skills)
         return self
-
-    async def close(self) -> None:
-        """Hang up. Tools call their peers again if they are called later."""
-        await asyncio.gather(*(live.close() for live in self._live.values()))
-
-    async def __aenter__(self) -> Peers:
-        try:
-            return await self.open()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ---- what there is
 
@@ -124,10 +90,7 @@ class Peers:
                     f"peer `{live.peer.name}`: `tool_policies` names `{skill}`, and there is none"
                 )
         for tool in make_tools(live, skills):
-            if tool.full_name in self._taken or tool.full_name in self._made:
-                self._notices.append(f"`{tool.full_name}` is left out: another tool has its name")
-            else:
-                self._made[tool.full_name] = tool
+            self._add(tool)
 
 
 def connect(

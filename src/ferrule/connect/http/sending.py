@@ -1,7 +1,6 @@
 """One request over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
 
-* A host is resolved once, after it was allowed. The addresses it resolved to are checked, and one of these is connected to, so a name that
-  answers differently the second time (DNS rebinding) gains nothing.
+* A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.dialing`).
 * A redirect is a new request with the same checks, `REDIRECTS` of them at the most. It never leads from https to http; to another
   origin no credentials go along, neither in headers nor within the address that the server made up. A request with an effect
   follows only 307 and 308 within its own origin, and 303 with a GET: anything else would repeat or lose what it did.
@@ -19,14 +18,14 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from urllib.parse import urljoin, urlsplit
+from functools import cache, partial
+from urllib.parse import urljoin
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.guard.sandbox.addresses import parse_address
-from ferrule.guard.sandbox.hosts import Unreadable, canonical, local
+from ferrule.guard.sandbox.hosts import Unreadable
 from ferrule.guard.sandbox.reaching import resolve
+from ferrule.models.dialing import Closed, Dialer, Target, parse_target
 from ferrule.models.http1 import MalformedResponse, request_head
 from ferrule.models.proxies import proxy_for
 
@@ -38,14 +37,9 @@ from .secrets import Redactor
 
 REDIRECTS = 5
 CONNECT_SECONDS = 10.0
-ATTEMPTS = 4
-"""Addresses of one host that are tried."""
-ADDRESS_SECONDS = 4.0
-"""What one of them may take: the next may be quicker."""
 _REDIRECTED = (301, 302, 303, 307, 308)
 _USUAL = {"User-Agent": "ferrule", "Accept": "application/json, */*;q=0.5"}
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Refused = Callable[[str], str]
 """Why an address that a redirect names may not follow; empty if it may."""
 
@@ -53,25 +47,6 @@ Refused = Callable[[str], str]
 def nobody(url: str) -> str:
     """A `Refused` that has no objections."""
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where an address leads. `host` in its one spelling, `path` with the query."""
-
-    secure: bool
-    host: str
-    port: int
-    path: str
-
-    @property
-    def origin(self) -> tuple[bool, str, int]:
-        return self.secure, self.host, self.port
-
-    @property
-    def authority(self) -> str:
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return shown if self.port == (443 if self.secure else 80) else f"{shown}:{self.port}"
 
 
 class Broke(Exception):
@@ -136,7 +111,8 @@ class Sender:
         sent = False
         try:
             async with asyncio.timeout(CONNECT_SECONDS) as connecting:
-                reader, writer = await self._open(target, proxy)
+                closed = partial(self.reachable.closed, target.host, target.port)
+                reader, writer = await Dialer(self.lookup, self.tls).open(target, proxy, closed)
                 connecting.reschedule(None)
                 try:
                     sent = True
@@ -144,6 +120,8 @@ class Sender:
                     return await receive(reader, request.url, max_bytes)
                 finally:
                     writer.transport.abort()
+        except Closed as why:
+            raise _denied(target, str(why)) from None
         except TimeoutError:
             raise Broke(
                 f"no connection with `{target.authority}` within {CONNECT_SECONDS:g} s", sent=sent
@@ -158,79 +136,13 @@ class Sender:
             why = getattr(problem, "strerror", None) or "the connection broke"
             raise Broke(f"`{target.authority}` could not be reached: {why}", sent=sent) from None
 
-    async def _open(self, target: Target, proxy: tuple[str, int, str] | None) -> Streams:
-        if proxy is not None:
-            return await self._through(target, proxy)
-        context = self.tls() if target.secure else None
-        problem: OSError = OSError("it has no address")
-        for address in await self._addresses(target):
-            try:
-                name = target.host if context else None
-                async with asyncio.timeout(ADDRESS_SECONDS):
-                    return await asyncio.open_connection(
-                        address, target.port, ssl=context, server_hostname=name
-                    )
-            except ssl.SSLError:
-                raise
-            except OSError as failed:
-                problem = failed
-        raise problem
-
-    async def _addresses(self, target: Target) -> list[str]:
-        """Those that may be connected to. Raises ToolFailed if there are only others."""
-        if local(target.host):
-            found: Sequence[str] = ("127.0.0.1", "::1")
-        elif parse_address(target.host) is not None:
-            found = (target.host,)
-        else:
-            found = await self.lookup(target.host)
-        addresses = [str(parse_address(one) or one) for one in found][:ATTEMPTS]
-        reasons = [self.reachable.closed(target.host, target.port, one) for one in addresses]
-        good = [one for one, why in zip(addresses, reasons, strict=True) if why is None]
-        if not good and any(reasons):
-            raise _denied(target, next(why for why in reasons if why))
-        return good
-
-    async def _through(self, target: Target, proxy: tuple[str, int, str]) -> Streams:
-        """A connection with the environment's proxy; for https one that already leads to the host."""
-        reader, writer = await asyncio.open_connection(proxy[0], proxy[1])
-        if not target.secure:
-            return reader, writer
-        try:
-            shown = f"[{target.host}]" if ":" in target.host else target.host
-            where = f"{shown}:{target.port}"
-            fields = {"Proxy-Authorization": proxy[2]} if proxy[2] else {}
-            writer.write(request_head("CONNECT", where, where, fields, None))
-            head = await reader.readuntil(b"\r\n\r\n")
-            if head.split(b" ", 2)[1:2] != [b"200"]:
-                raise OSError(0, "the proxy of this machine's environment did not open a tunnel")
-            await writer.start_tls(self.tls(), server_hostname=target.host)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            writer.transport.abort()
-            raise OSError(0, "the proxy of this machine's environment did not answer") from None
-        except BaseException:
-            writer.transport.abort()
-            raise
-        return reader, writer
-
 
 def target_of(url: str) -> Target:
     """Raises ToolFailed for what is not exactly one http or https address without a user name."""
     try:
-        parts = urlsplit(url)
-        host, port = canonical(parts.hostname or ""), parts.port
-    except (Unreadable, ValueError):
-        raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, "not requested: the address has no readable host"
-        ) from None
-    odd = not url.isascii() or any(char <= " " or char in "\x7f\\" for char in url)
-    if parts.scheme not in ("http", "https") or "@" in parts.netloc or odd:
-        raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"not requested: the address at `{host}` is not plain http or https"
-        )
-    secure = parts.scheme == "https"
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(secure, host, port or (443 if secure else 80), path)
+        return parse_target(url)
+    except Unreadable as problem:
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"not requested: {problem}") from None
 
 
 def _written(request: Prepared, target: Target, proxy: tuple[str, int, str] | None) -> bytes:

@@ -14,7 +14,6 @@ write is an error, not an approval.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -24,9 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ferrule.connect.cleaning import difference
 from ferrule.core.errors import ConfigError
 from ferrule.store import paths
-from ferrule.store.export import visible
 
 from .definitions import Manifest, from_json
 from .spec import McpServer
@@ -109,12 +108,12 @@ class Approvals:
         return found
 
     def diff(self, server: McpServer, manifest: Manifest | None = None) -> str:
-        """What differs from what was approved, as unified diffs; all there is where nothing was. Signs for what cannot be seen."""
+        """What differs from what was approved, as unified diffs; all there is where nothing was. What cannot be seen is spelled out."""
         seen = self.look(server)
         before, now = seen.covered, covered_text(server)
-        parts = [_diff("command", before, now)]
+        parts = [difference("command", before, now)]
         if manifest is not None:
-            parts.append(_diff("tools", seen.manifest.text() if seen.manifest else "", manifest.text()))
+            parts.append(difference("tools", seen.manifest.text() if seen.manifest else "", manifest.text()))
         return "\n".join(part for part in parts if part)
 
     # ---- files
@@ -156,11 +155,3 @@ class Approvals:
 def covered_text(server: McpServer) -> str:
     """What is approved of a server's command, one fact a line."""
     return json.dumps(server.covered(), indent=1, sort_keys=True) + "\n"
-
-
-def _diff(name: str, before: str, now: str) -> str:
-    if before == now:
-        return ""
-    old, new = visible(before).splitlines(), visible(now).splitlines()
-    lines = difflib.unified_diff(old, new, f"approved/{name}", name, lineterm="", n=2)
-    return "\n".join(lines)

@@ -18,8 +18,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
+from ferrule.connect.offered import Offered
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.definition import Tool
 
@@ -32,7 +33,7 @@ from .tools import chosen, full_name, make_tools
 MAX_SERVERS = 64
 
 
-class Servers:
+class Servers(Offered[Live]):
     """The servers of a run. `tools` and `notices` say what there is; servers start when a tool of theirs is called."""
 
     def __init__(
@@ -40,23 +41,9 @@ class Servers:
     ) -> None:
         self._ground = ground
         self._approvals = approvals
-        self._taken = frozenset(taken)
-        self._live: dict[str, Live] = {}
-        self._unseen: list[Live] = []
-        self._made: dict[str, Tool] = {}
-        self._notices: list[str] = []
+        super().__init__(taken)
         for server in servers:
             self._take(server)
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """For a catalog, sorted by name."""
-        return tuple(self._made[name] for name in sorted(self._made))
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """For the person: what waits for approval, was left out, or shadows something."""
-        return tuple(self._notices)
 
     @property
     def instructions(self) -> dict[str, str]:
@@ -64,15 +51,11 @@ class Servers:
         found = {name: live.manifest.instructions for name, live in self._live.items() if live.manifest}
         return {name: said for name, said in found.items() if said}
 
-    def note(self, *said: str) -> None:
-        """Add to what a person is told: entries of files that could not be used."""
-        self._notices += said
-
     def status(self) -> tuple[Status, ...]:
         """How each server stands, without asking it."""
         return tuple(live.status() for live in self._live.values())
 
-    async def open(self) -> Servers:
+    async def open(self) -> Self:
         """Look at the servers of a program that were never seen: these, and only these, are started."""
         waiting, self._unseen = self._unseen, []
         for live, seen in zip(
@@ -81,22 +64,6 @@ class Servers:
             if seen:
                 self._offer(live)
         return self
-
-    async def close(self) -> None:
-        """End what runs. Tools start their servers again if they are called later."""
-        await asyncio.gather(*(live.close() for live in self._live.values()))
-
-    async def __aenter__(self) -> Servers:
-        try:
-            return await self.open()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ---- what there is
 
@@ -143,10 +110,7 @@ class Servers:
                     f"server `{live.server.name}`: `tool_policies` names `{name}`, and there is none"
                 )
         for tool in make_tools(live, manifest):
-            if tool.full_name in self._taken or tool.full_name in self._made:
-                self._notices.append(f"`{tool.full_name}` is left out: another tool has its name")
-            else:
-                self._made[tool.full_name] = tool
+            if self._add(tool):
                 self._compare(live.server, tool)
 
     def _compare(self, server: McpServer, tool: Tool) -> None:

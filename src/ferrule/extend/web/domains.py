@@ -18,51 +18,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.guard.sandbox.addresses import is_open, kind_of, parse_address
 from ferrule.guard.sandbox.hosts import Unreadable, canonical, local
+from ferrule.models.dialing import Target, parse_target
 
 _PORT = re.compile(r":[0-9]{1,5}$")
-_ODD = re.compile(r"[\x00-\x20\x7f\\]")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a URL leads: `host` in its one spelling, `path` with the query."""
-
-    secure: bool
-    host: str
-    port: int
-    path: str
-
-    @property
-    def authority(self) -> str:
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return shown if self.port == (443 if self.secure else 80) else f"{shown}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
 
 
 def parse_url(url: str) -> Target:
     """Raises ToolFailed for what is not exactly one http or https address without a user name."""
-    parts = None
     try:
-        parts = urlsplit(url)
-        host, port = canonical(parts.hostname or ""), parts.port
-    except (Unreadable, ValueError) as problem:
-        raise _refused(url, f"its host cannot be read: {problem}") from None
-    if parts.scheme not in ("http", "https"):
-        raise _refused(url, "only http and https are possible")
-    if "@" in parts.netloc or _ODD.search(url) or not url.isascii():
-        raise _refused(url, "it has a user name or characters that a URL has not; encode them")
-    secure = parts.scheme == "https"
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(secure, host, port or (443 if secure else 80), path)
+        return parse_target(url)
+    except Unreadable as problem:
+        shown = url if len(url) <= 100 else url[:100] + "..."
+        why = f"network sandbox: `{shown}` was not requested: {problem}"
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, why) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +104,3 @@ def _entry(text: str) -> str:
             f"network.allowed_domains: found `{text}`; `*.` needs a domain with a dot", code="network"
         )
     return f"*.{host}" if below else host
-
-
-def _refused(url: str, why: str) -> ToolFailed:
-    shown = url if len(url) <= 100 else url[:100] + "..."
-    return ToolFailed(ErrorType.PERMISSION_DENIED, f"network sandbox: `{shown}` was not requested: {why}")

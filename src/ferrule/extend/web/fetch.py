@@ -1,7 +1,6 @@
 """One request of a script, over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
 
-A host is resolved once, after it was allowed; the address that was checked is the one connected to, so a name that answers
-differently the second time gains nothing. A redirect is a new request with the same checks; it never leads from https
+A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.dialing`). A redirect is a new request with the same checks; it never leads from https
 to http, and what a script gave to identify itself does not follow it to another origin.
 
 With a proxy in the person's environment names are resolved there: which address a host has is then not checked here.
@@ -14,31 +13,27 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.guard.sandbox.addresses import parse_address
-from ferrule.guard.sandbox.hosts import local
 from ferrule.guard.sandbox.reaching import resolve
+from ferrule.models.dialing import Closed, Dialer, Target
 from ferrule.models.http1 import MalformedResponse, ResponseParser, request_head
 from ferrule.models.proxies import proxy_for
 
-from .domains import Domains, Target, parse_url
+from .domains import Domains, parse_url
 
 BODY_LIMIT = 1 << 20
 """Bytes of an answer's body at the most; more is cut, and the answer says so."""
 REDIRECTS = 5
-ATTEMPTS = 4
-"""Addresses of one host that are tried."""
 _REDIRECTED = (301, 302, 303, 307, 308)
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "proxy-authorization"}
 )
 _PERSONAL = frozenset({"authorization", "cookie"})
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +58,13 @@ class Web:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.domains = domains
-        self._lookup, self._tls = lookup, tls
+        self._dialer = Dialer(lookup, tls)
         self._environment = os.environ if environment is None else environment
 
     def narrowed(self, domains: Domains) -> Web:
         """The same, kept to what `domains` allow as well."""
-        return Web(
-            self.domains.narrowed(domains), lookup=self._lookup, tls=self._tls, environment=self._environment
-        )
+        dialer, both = self._dialer, self.domains.narrowed(domains)
+        return Web(both, lookup=dialer.lookup, tls=dialer.tls, environment=self._environment)
 
     async def fetch(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
@@ -99,13 +93,16 @@ class Web:
             raise _denied(target, why)
         try:
             proxy = proxy_for(target.secure, target.host, target.port, None, self._environment)
-            reader, writer = await self._open(target, proxy)
+            closed = partial(self.domains.closed, target.host)
+            reader, writer = await self._dialer.open(target, proxy, closed)
             try:
                 writer.write(_written(request, proxy))
                 await writer.drain()
                 return await _answer(request, reader)
             finally:
                 writer.transport.abort()
+        except Closed as why:
+            raise _denied(target, str(why)) from None
         except ssl.SSLError as problem:
             reason = getattr(problem, "verify_message", "") or problem.reason or problem
             raise _failed(target, f"no trusted connection: {reason}") from None
@@ -117,54 +114,6 @@ class Web:
             raise _failed(
                 target, getattr(problem, "strerror", None) or str(problem) or "the connection broke"
             ) from None
-
-    async def _open(self, target: Target, proxy: tuple[str, int, str] | None) -> Streams:
-        if proxy is not None:
-            return await self._through(target, proxy)
-        context = self._tls() if target.secure else None
-        problem: OSError = OSError("it has no address")
-        for address in await self._addresses(target):
-            try:
-                name = target.host if context else None
-                return await asyncio.open_connection(address, target.port, ssl=context, server_hostname=name)
-            except ssl.SSLError:
-                raise
-            except OSError as failed:
-                problem = failed
-        raise problem
-
-    async def _through(self, target: Target, proxy: tuple[str, int, str]) -> Streams:
-        """A connection with the environment's proxy; for https one that already leads to the host."""
-        reader, writer = await asyncio.open_connection(proxy[0], proxy[1])
-        if not target.secure:
-            return reader, writer
-        try:
-            shown = f"[{target.host}]" if ":" in target.host else target.host
-            where = f"{shown}:{target.port}"
-            fields = {"Proxy-Authorization": proxy[2]} if proxy[2] else {}
-            writer.write(request_head("CONNECT", where, where, fields, None))
-            head = await reader.readuntil(b"\r\n\r\n")
-            if head.split(b" ", 2)[1][:1] != b"2":
-                raise OSError("the proxy of this machine's environment did not open a tunnel")
-            await writer.start_tls(self._tls(), server_hostname=target.host)
-        except BaseException:
-            writer.transport.abort()
-            raise
-        return reader, writer
-
-    async def _addresses(self, target: Target) -> list[str]:
-        if local(target.host):
-            found: Sequence[str] = ("127.0.0.1", "::1")
-        elif parse_address(target.host) is not None:
-            found = (target.host,)
-        else:
-            found = await self._lookup(target.host)
-        addresses = [str(parse_address(one) or one) for one in found][:ATTEMPTS]
-        reasons = [self.domains.closed(target.host, one) for one in addresses]
-        good = [one for one, why in zip(addresses, reasons, strict=True) if why is None]
-        if not good and any(reasons):
-            raise _denied(target, next(why for why in reasons if why))
-        return good
 
 
 async def _answer(request: Request, reader: asyncio.StreamReader) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import unicodedata
@@ -20,40 +19,25 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
 
+from ferrule.core import unseen
 from ferrule.host.lazy_group import drop_output
 
 TOP, SIDE, BOTTOM = "┏", "┃", "┗"
 """The frame of a question. Nothing but a question ever shows them."""
 
 _LIGHT = str.maketrans({TOP: "┌", SIDE: "│", BOTTOM: "└"})
-_JOINERS = "\u200c\u200d"
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 
 def visible(text: str, *, joiners: bool = False) -> str:
-    """Text with control, direction-changing and invisible characters spelled out (tabs and newlines stay).
-
-    `joiners` stay too if asked for: scripts and emoji need them, names of files and commands do not.
-    """
-    return _CONTROL.sub(
-        lambda match: match[0] if joiners and match[0] in _JOINERS else _spelled(match[0]),
-        text.replace("\r\n", "\n").translate(_LIGHT),
-    )
-
-
-def _spelled(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    """Text with what a person would not see spelled out (`core.unseen`; tabs and newlines stay)."""
+    return unseen.visible(text.translate(_LIGHT), joiners=joiners)
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON that is safe to look at: what `visible` would spell out is escaped as JSON escapes it."""
+    """JSON that is safe to look at: what a person would not see is escaped as JSON escapes it."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=str)
-    return _CONTROL.sub(lambda m: m[0] if m[0] == "\n" else json.dumps(m[0])[1:-1], text)
+    return unseen.visible(text, spell=lambda character: json.dumps(character)[1:-1])
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -132,7 +116,7 @@ class Terminal:
         """Part of a question: (text, style) pairs, each line and each wrapped piece of it behind the frame's mark."""
         width = _columns() - 3
         for text, style in lines:
-            for row in rows(visible(text), width):
+            for row in rows(unseen.exact(text.translate(_LIGHT)), width):
                 self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n")
 
     def _put(self, write: Callable[[], None]) -> None:

@@ -13,6 +13,8 @@ from typing import Any, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ferrule.core import unseen
+
 from .shown import PREVIEW, brief, cut, lines, pretty, value
 
 
@@ -29,7 +31,7 @@ def environment() -> Environment:
     filters = cast("dict[str, Any]", made.filters)
     filters |= {
         "moment": moment, "duration": duration, "size": size, "count": count, "pretty": pretty,
-        "visible": visible, "plural": plural, "brief": brief, "cut": cut, "lines": lines, "value": value,
+        "visible": visible, "exact": exact, "plural": plural, "brief": brief, "cut": cut, "lines": lines, "value": value,
     }  # fmt: skip
     cast("dict[str, Any]", made.globals)["PREVIEW"] = PREVIEW
     return made
@@ -77,25 +79,15 @@ def plural(number: int, word: str) -> str:
     return f"{count(number)} {word}" if number == 1 else f"{count(number)} {word}s"
 
 
-_SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if code not in (9, 10)}
-_HIDDEN = {
-    *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), *range(0xFFF9, 0xFFFC),
-    *range(0xE0000, 0xE0080), *range(0xD800, 0xE000), 0xAD, 0x61C, 0x180E, 0xFEFF,
-}  # fmt: skip
-_VISIBLE: dict[int, str] = {
-    **_SHOWN_CONTROLS, **{code: f"\\u{{{code:x}}}" for code in (*range(0x80, 0xA0), *_HIDDEN)}, 13: "\\r",
-}  # fmt: skip
-
-
 def visible(text: str) -> Markup:
-    """Text with every character that a person would not see (controls, direction overrides, zero width) spelled out and marked."""
-    parts: list[str | Markup] = []
-    plain: list[str] = []
-    for letter in text.replace("\r\n", "\n"):
-        spelled = _VISIBLE.get(ord(letter))
-        if spelled is None:
-            plain.append(letter)
-            continue
-        parts += [escape("".join(plain)), Markup('<span class="unseen">{}</span>').format(spelled)]
-        plain.clear()
-    return Markup("").join([*parts, escape("".join(plain))])
+    """Text with what a person would not see (`core.unseen`) spelled out and marked."""
+    return Markup(unseen.visible(str(escape(text)), spell=_marked))
+
+
+def exact(text: str) -> Markup:
+    """The same for what a person is asked to approve."""
+    return Markup(unseen.exact(str(escape(text)), spell=_marked))
+
+
+def _marked(character: str) -> str:
+    return f'<span class="unseen">{unseen.spelling(character)}</span>'

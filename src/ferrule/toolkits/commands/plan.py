@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.unseen import exact
 from ferrule.guard.command import Analysis, Part, analyse
 from ferrule.guard.hazards import RUNNERS, SHELLS, base
 from ferrule.guard.named_paths import judge_paths
@@ -200,4 +201,4 @@ def _check_folder(analysis: Analysis, workspace: Workspace, folder: str) -> None
 
 def printable(text: str) -> str:
     """Text without characters that could hide or move what a person reads."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return exact(text, keep="\n")

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from ferrule.core.calls import Call, Result, compact
 from ferrule.core.errors import ToolFailed
+from ferrule.core.unseen import exact, visible
 from ferrule.guard.workspace import Workspace
-from ferrule.store.export import visible
 from ferrule.tools.definition import SideEffect, Tool
 
 _KINDS = {
@@ -75,11 +75,11 @@ def title_of(call: Call, tool: Tool | None) -> str:
     about = ""
     for subject in _subjects(tool, arguments_of(call) or {}):
         words = " ".join(subject) if isinstance(subject, tuple) else subject
-        about = " ".join(visible(words).split()).replace("`", "'")
+        about = " ".join(exact(words).split()).replace("`", "'")
         break
     if len(about) > TITLE:
         about = f"{about[:TITLE]}…"
-    name = " ".join(visible(call.tool).split())[:TITLE]
+    name = " ".join(exact(call.tool).split())[:TITLE]
     return f"{name} `{about}`" if about else name
 
 
@@ -122,7 +122,7 @@ def text_content(text: str) -> dict[str, Any]:
 
 
 def fenced(text: str) -> str:
-    """The text between marks that it cannot close, control characters as signs."""
+    """The text between marks that it cannot close, what cannot be seen spelled out."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     mark = "`" * (longest + 1)
     return f"{mark}\n{visible(text).rstrip()}\n{mark}"

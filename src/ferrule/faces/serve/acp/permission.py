@@ -15,9 +15,9 @@ from typing import Any
 
 from ferrule.connect.values import mapping_of
 from ferrule.core.calls import Call, compact
+from ferrule.core.unseen import exact
 from ferrule.guard.approval import Answer, ApprovalRequest, Choice
 from ferrule.guard.workspace import Workspace
-from ferrule.store.export import visible
 
 from .calls import kind_of, locations_of, text_content, title_of
 from .changes import ahead
@@ -79,7 +79,7 @@ def _narrowest(request: ApprovalRequest, choice: Choice) -> str:
 
 
 def _words(text: str) -> str:
-    return " ".join(visible(text).split())[:_NAME]
+    return " ".join(exact(text).split())[:_NAME]
 
 
 class EditorApprover:
@@ -129,11 +129,11 @@ class EditorApprover:
         why = f"why it asks: {request.reason}\nrisk: {request.risk}"
         if request.labels:
             why += f"\nlabels: {', '.join(request.labels)}"
-        content = [text_content(why)]
+        content = [text_content(exact(why))]
         if diff is not None:
             content.insert(0, diff)
         elif request.preview:
-            content.insert(0, text_content(request.preview))
+            content.insert(0, text_content(exact(request.preview)))
         return {
             "toolCallId": self._id(request),
             "title": title_of(call, request.tool),

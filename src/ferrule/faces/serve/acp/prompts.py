@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from ferrule.core.errors import ConfigError
-from ferrule.store.export import visible
+from ferrule.core.unseen import visible
 
 LONGEST = 4 << 20
 """Characters of a message."""

@@ -19,6 +19,7 @@ import json
 from contextvars import ContextVar
 from typing import Any
 
+from ferrule.core.unseen import exact
 from ferrule.guard.approval import Answer, ApprovalRequest
 
 from .client import UNDER_WAY, elicitation
@@ -86,15 +87,7 @@ def _step(request: ApprovalRequest) -> str:
 def _told(request: ApprovalRequest) -> str:
     # The arguments as they would run: a hook may have changed what the client sent.
     arguments = json.dumps(dict(request.values), ensure_ascii=False, default=str)
-    shown = visible(request.preview or arguments)
+    shown = exact(request.preview or arguments)
     if len(shown) > MESSAGE:
         shown = f"{shown[:MESSAGE]}\n[shown: {MESSAGE} of {len(shown)} characters]"
-    return f"May `{request.tool.full_name}` run? {visible(request.reason)}.\n{shown}"
-
-
-def visible(text: str) -> str:
-    """A text in which nothing hides or turns around: what cannot be seen is written out."""
-    return "".join(
-        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape", "replace").decode()
-        for one in text
-    )
+    return f"May `{request.tool.full_name}` run? {exact(request.reason)}.\n{shown}"

@@ -41,7 +41,7 @@ def mcp(
     quiet = bool(options.pop("quiet"))
 
     def say(sentence: str) -> None:
-        from .approving import visible
+        from ferrule.core.unseen import visible
 
         click.echo(visible(sentence), err=True)
 

@@ -1,0 +1,208 @@
+"""Attacks on a person's eyes: words that are not drawn, text that turns around, names that pass for others.
+
+One table of characters, one of the places where a person says yes or reads what a session did, each through its own functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule import tool
+from ferrule.core.calls import Call
+from ferrule.core.events import Record, RunStarted, SessionOpened
+from ferrule.core.identity import Identity
+from ferrule.core.unseen import exact, spelling, visible
+from ferrule.extend.framing import framed
+from ferrule.faces.cli.approve import TerminalApprover
+from ferrule.faces.cli.terminal import Terminal
+from ferrule.faces.cli.terminal import visible as terminal_visible
+from ferrule.faces.console.html import environment
+from ferrule.faces.console.html import visible as console_visible
+from ferrule.faces.console.questions import Question
+from ferrule.faces.console.viewer import Viewer
+from ferrule.faces.serve.acp.permission import EditorApprover
+from ferrule.faces.serve.mcp.approving import question
+from ferrule.guard.approval import ApprovalRequest, Offer
+from ferrule.store.export import markdown, screenplay, transcript
+from ferrule.store.trust import Trust
+from ferrule.toolkits.diff import unified
+
+IGNORABLE = """
+00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3
+1D173-1D17A E0000-E0FFF
+"""
+"""`Default_Ignorable_Code_Point`, from DerivedCoreProperties.txt of Unicode 16: what a renderer draws nothing for."""
+
+HIDDEN = {
+    "escape": "\x1b", "carriage return": "\r", "backspace": "\x08", "delete": "\x7f", "c1 escape": "\x9b", "next line": "\x85",
+    "soft hyphen": "\u00ad", "right to left override": "\u202e", "isolate": "\u2066", "arabic letter mark": "\u061c",
+    "zero width space": "\u200b", "word joiner": "\u2060", "byte order mark": "\ufeff", "line separator": "\u2028",
+    "paragraph separator": "\u2029", "half a character": "\ud800", "tag letter": "\U000e0041", "selector 1": "\ufe00",
+    "selector 256": "\U000e01ef", "hangul filler": "\u3164", "half width filler": "\uffa0", "grapheme joiner": "\u034f",
+    "annotation": "\ufff9", "musical": "\U0001d173",
+}  # fmt: skip
+"""Never drawn, so never passed on."""
+DOUBTFUL = {
+    "joiner": "\u200d", "non joiner": "\u200c", "emoji selector": "\ufe0f", "no break space": "\u00a0", "wide space": "\u3000",
+    "thin space": "\u2009", "braille blank": "\u2800", "private": "\ue000", "unassigned": "\u0378",
+}  # fmt: skip
+"""Drawn, or part of what is drawn, where people write; but not in what a person approves."""
+
+
+@tool
+def erase(path: str) -> str:
+    """Erase a file."""
+    return path
+
+
+def asked(text: str) -> ApprovalRequest:
+    return ApprovalRequest(
+        Call("c1", "erase", "{}"), erase, "high", f"rule {text}", (), f"would erase {text}", (Offer("once", ""),), "d1",
+        Identity("t", "u", "s", "r"), values={"path": text},
+    )  # fmt: skip
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def at_the_terminal(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    async def read(prompt: str) -> str:
+        raise EOFError
+
+    assert run(TerminalApprover(Terminal(), read, user="u").ask(asked(text))).choice == "deny"
+    return re.sub(r"\n\S ", "", capsys.readouterr().err)
+
+
+def in_the_console(text: str, *_: Any) -> str:
+    async def page() -> str:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        waiting = Question("q", "t", "u", "s", asked(text), 0, future)
+        viewer = Viewer("u", operator=False, tenant="t")
+        parts: Any = environment().get_template("parts.html").make_module({"viewer": viewer})
+        return re.sub(r"</?span[^>]*>", "", str(parts.question(waiting)))
+
+    return run(page())
+
+
+def at_an_mcp_client(text: str, *_: Any) -> str:
+    return str(question(asked(text)))
+
+
+def in_an_editor(text: str, *_: Any) -> str:
+    said: list[Any] = []
+
+    async def editor(params: Any) -> Any:
+        said.append(params["toolCall"]["content"])
+        return {}
+
+    assert run(EditorApprover("s", editor, user="u", workspace=None).ask(asked(text))).choice == "deny"
+    return "".join(one["content"]["text"] for one in said[0])
+
+
+def in_a_diff(text: str, *_: Any) -> str:
+    return unified("a.txt", "", f"{text}\n")
+
+
+def in_what_is_to_be_trusted(text: str, tmp_path: Path, *_: Any) -> str:
+    folder = tmp_path / "work" / ".ferrule"
+    folder.mkdir(parents=True)
+    (folder / "ferrule.yaml").write_bytes(text.encode("utf-8", "replace"))
+    return "".join(change.diff for change in Trust(tmp_path / "trust").diff(folder.parent))
+
+
+APPROVALS: list[Callable[..., str]] = [
+    at_the_terminal, in_the_console, at_an_mcp_client, in_an_editor, in_a_diff, in_what_is_to_be_trusted,
+]  # fmt: skip
+
+
+@pytest.mark.proves("unseen.approvals")
+@pytest.mark.parametrize("name", [*HIDDEN, *DOUBTFUL])
+@pytest.mark.parametrize("medium", APPROVALS)
+def test_nothing_hides_in_what_a_person_approves(
+    medium: Callable[..., str], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    letter = {**HIDDEN, **DOUBTFUL}[name]
+    if medium is in_what_is_to_be_trusted and name == "half a character":
+        letter = "\u200b"  # a text file has none
+    shown = medium(f"a{letter}b{letter}{letter}c", tmp_path, capsys)
+    assert letter not in shown
+    assert "a{0}b{0}{0}c".format(spelling(letter)) in shown.replace("\\\\", "\\")
+    assert shown.encode()
+
+
+def in_a_transcript(text: str) -> str:
+    events = (SessionOpened("local:m"), RunStarted(text))
+    records = [Record("s", number, 0, "r", event, "") for number, event in enumerate(events, 1)]
+    return "".join(transcript(records)) + "".join(markdown(records)) + "".join(screenplay(records))
+
+
+def on_a_page(text: str) -> str:
+    return re.sub(r"</?span[^>]*>", "", str(console_visible(text)))
+
+
+def in_a_frame_for_a_model(text: str) -> str:
+    return framed("skill", text)
+
+
+@pytest.mark.proves("unseen.everywhere")
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("medium", [in_a_transcript, on_a_page, in_a_frame_for_a_model, terminal_visible])
+def test_nothing_undrawn_is_passed_on_where_people_and_models_read(
+    medium: Callable[[str], str], name: str
+) -> None:
+    shown = medium(f"a{HIDDEN[name]}b")
+    assert HIDDEN[name] not in shown.replace("\n", "") and f"a{spelling(HIDDEN[name])}b" in shown
+
+
+@pytest.mark.proves("unseen.prose-stays")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "👩\u200d💻 👁\ufe0f\u200d🗨\ufe0f ❤\ufe0f",
+        "می\u200cخواهم",
+        "日本\u3000語",
+        "« oui\u00a0»",
+        "a\tb\nc",
+        "\ue0b0",
+    ],
+)
+@pytest.mark.parametrize("medium", [in_a_transcript, in_a_frame_for_a_model])
+def test_what_scripts_and_emoji_need_stays_in_prose(medium: Callable[[str], str], text: str) -> None:
+    assert all(line in medium(text) for line in text.splitlines())
+
+
+@pytest.mark.proves("unseen.everywhere")
+def test_words_written_in_joiners_or_selectors_are_spelled_out_in_prose_too() -> None:
+    for hidden in ("\u200c\u200d\u200c\u200d", "\ufe0f\ufe0e\ufe0f", "\ufe01\ufe02"):
+        assert visible(f"a{hidden}b", joiners=True) == f"a{hidden.encode('unicode_escape').decode()}b"
+    assert visible("a\ufe0f\ufe0fb") == "a\\ufe0f\\ufe0fb"
+
+
+@pytest.mark.proves("unseen.everywhere")
+def test_all_that_unicode_says_may_be_ignored_is_known() -> None:
+    for given_ in IGNORABLE.split():
+        first, _, last = given_.partition("-")
+        for code in range(int(first, 16), int(last or first, 16) + 1):
+            letter = chr(code)
+            assert exact(letter) == spelling(letter)
+            assert visible(letter) == (letter if letter in "\ufe0e\ufe0f" else spelling(letter))
+
+
+@given(st.text(), st.booleans())
+@pytest.mark.proves("unseen.everywhere", "unseen.approvals")
+def test_spelling_out_twice_is_the_same_as_once_and_plain_text_stays(text: str, joiners: bool) -> None:
+    shown = visible(text, joiners=joiners)
+    assert visible(shown, joiners=joiners) == shown and exact(exact(text)) == exact(text)
+    assert all(one.isprintable() or one in "\n\t" for one in exact(text))
+    shown.encode()
+    if text.isascii():
+        assert visible(text) == exact(text.replace("\r\n", "\n"))

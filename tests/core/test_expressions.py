@@ -1,0 +1,46 @@
+"""Regular expressions that are compiled when they are first used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import ferrule
+from ferrule.core import unseen
+from ferrule.core.expressions import expression
+
+
+@pytest.mark.proves("core.expressions")
+def test_an_expression_does_what_a_compiled_one_does() -> None:
+    words, compiled = expression(r"(\w+)-(\d+)", re.IGNORECASE), re.compile(r"(\w+)-(\d+)", re.IGNORECASE)
+    assert words.sub(r"\2-\1", "a-1 b-2") == compiled.sub(r"\2-\1", "a-1 b-2")
+    for _ in range(2):
+        found = words.search("see Ab-12")
+        assert found is not None and found.groups() == ("Ab", "12")
+    assert (words.pattern, words.flags) == (compiled.pattern, compiled.flags)
+    assert expression(rb"\d+").fullmatch(b"12") is not None
+
+
+@pytest.mark.proves("core.expressions")
+def test_an_expression_is_compiled_when_it_is_first_used() -> None:
+    broken = expression("(")
+    with pytest.raises(re.error, match="missing"):
+        broken.search("")
+
+
+@pytest.mark.proves("core.expressions")
+def test_every_expression_of_the_package_can_be_compiled() -> None:
+    """A bad one would be found at its first use only: here all are used."""
+    found = 0
+    for path in Path(ferrule.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if node.func.id == "expression" and isinstance(node.args[0], ast.Constant):
+                re.compile(str(node.args[0].value))
+                found += 1
+    assert found > 20
+    assert unseen.visible("\u202e") == unseen.exact("\u202e") == r"\u202e"
