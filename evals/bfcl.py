@@ -1,13 +1,18 @@
 """How often a small model makes the right call for the requests of the Berkeley Function Calling Leaderboard.
 
-    python evals/bfcl.py                          # simple and multiple, development half, every way
-    python evals/bfcl.py --levers                 # what each part of the constrained way is worth
-    python evals/bfcl.py --half held-out --modes constrained
+    python evals/bfcl.py --record rows.jsonl               # simple and multiple, development half, every way
+    python evals/bfcl.py --record rows.jsonl --levers      # what each part of the constrained way is worth
+    python evals/bfcl.py --modes constrained --timed       # alone on the machine: seconds count
+    python evals/bfcl.py --half held-out --modes constrained --record rows.jsonl
+    python evals/bfcl.py --keep evals/results/bfcl.jsonl --record rows.jsonl --table docs/small-models.md
 
 The questions, the answers and the judge (`ast_checker`) are those of the PyPI package `bfcl-eval` (Patil et al. 2025, "The Berkeley
 Function Calling Leaderboard"); the development half are the even-numbered entries, and nothing is fitted to the other half.
 `peers` is what frameworks send to the same server: the tools in the request's `tools` field, with `tool_choice` auto and required.
 `schema` is the reply forced by a JSON Schema without the profile for small models. Nothing is executed.
+
+With `--record` a run goes on where it was stopped. Questions are asked in strides, so that what there is after any
+time is spread over the half.
 """
 
 from __future__ import annotations
@@ -21,19 +26,34 @@ import sys
 import time
 import types
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 import click
+from bfcl_report import (
+    HEADER,
+    Key,
+    Line,
+    Rows,
+    keep,
+    kept,
+    levers_table,
+    line_of,
+    own_table,
+    placed,
+    shown,
+    times_table,
+    ways_table,
+)
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import UserMessage
 from ferrule.models.local import Local
 from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.ways import choose, constrained, fill
+from ferrule.models.ways import choose, constrained, fill, listed, numbers
+from ferrule.models.ways import values as pieces
 from ferrule.models.ways.ladder import open_exchange
 from ferrule.models.wire import ModelOptions, ToolSpec
 from ferrule.store import paths
@@ -44,6 +64,16 @@ CATEGORIES = {"simple": "simple_python", "multiple": "multiple"}
 SYSTEM = "You are a careful assistant."
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "list": "array", "any": "string"}
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=256, timeout=300.0)
+
+WAYS = {
+    "constrained": "`constrained`",
+    "schema": "the reply forced by a JSON Schema, nothing else",
+    "commands": "`commands`",
+    "text": "`text`",
+    "peers auto": "`tools` field, `tool_choice: auto`",
+    "peers required": "`tools` field, `tool_choice: required`",
+}
+"""The ways that are compared, and what the page calls them."""
 
 Said = tuple[str, str]
 """A called tool and its arguments as JSON."""
@@ -132,7 +162,8 @@ async def asked(wire: Local, mode: str, text: str, offered: list[ToolSpec]) -> S
     if mode.startswith("peers"):
         return await as_peers(wire, mode.partition(" ")[2], text, offered)
     if mode == "schema":
-        exchange = constrained.ConstrainedExchange(wire, SYSTEM, offered, OPTIONS)
+        told = f"{SYSTEM}\n\n{constrained.constrained_prompt(offered)}"
+        exchange = constrained.ConstrainedExchange(wire.open(told, (), OPTIONS), offered)
     else:
         exchange, _ = await open_exchange(wire, mode, SYSTEM, offered, OPTIONS)
     answer = await exchange.ask([UserMessage(text)])
@@ -165,63 +196,100 @@ async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec])
     return names.get(called["name"], called["name"]), called["arguments"]
 
 
-async def scored(wire: Local, mode: str, rows: Sequence[dict[str, Any]], category: str, judge: Any) -> str:
-    tool = both = 0
-    seconds: list[float] = []
-    for row in rows:
-        offered = specs(row["functions"])
-        started = time.perf_counter()
-        try:
-            said = await asked(wire, mode, row["request"], offered)
-        except ProviderError as error:
-            click.echo(f"  {mode}: {error.code}: {error.detail}", err=True)
-            said = None
-        seconds.append(time.perf_counter() - started)
-        if said is None:
-            continue
-        tool += any(said[0] in answer for answer in row["answers"])
-        try:
-            arguments = json.loads(said[1])
-        except ValueError:
-            continue
-        both += bool(judge(row["functions"], said[0], arguments, row["answers"], category)["valid"])
-    count, timed = max(len(rows), 1), seconds[1:] or seconds
-    return (
-        f"| {category:8} | {mode:44} | {len(rows):3} | {100 * tool / count:5.1f} % | {100 * both / count:5.1f} % "
-        f"| {median(timed):6.2f} | {max(timed):6.2f} |"
+async def made_by(wire: Local, mode: str, row: dict[str, Any], category: str, judge: Any) -> int:
+    """2: the right tool with the right arguments; 1: the right tool; 0: neither."""
+    try:
+        said = await asked(wire, mode, row["request"], specs(row["functions"]))
+    except ProviderError as error:
+        click.echo(f"  {mode}: {error.code}: {error.detail}", err=True)
+        return 0
+    if said is None or not any(said[0] in answer for answer in row["answers"]):
+        return 0
+    try:
+        arguments = json.loads(said[1])
+    except ValueError:
+        return 1
+    fits = isinstance(arguments, dict) and judge(
+        row["functions"], said[0], arguments, row["answers"], category
     )
+    return 2 if fits and fits["valid"] else 1
 
 
-async def _nothing(*_: Any) -> None:
+def in_strides(count: int, most: int | None) -> list[int]:
+    """All entries, or at most so many: every 8th, then those between."""
+    order = [n for start in (0, 4, 2, 6, 1, 5, 3, 7) for n in range(start, count, 8)]
+    return order[:most]
+
+
+async def measured(
+    wire: Local,
+    key: Key,
+    mode: str,
+    entries: Sequence[dict[str, Any]],
+    judge: Any,
+    given: argparse.Namespace,
+    rows: Rows,
+) -> Line:
+    """Ask what was not asked yet."""
+    done = rows.known(key)
+    sample = None if mode == "constrained" and not given.levers else given.sample or None
+    for entry in in_strides(len(entries), sample):
+        if entry not in done:
+            started = time.perf_counter()
+            made = await made_by(wire, mode, entries[entry], key[1], judge)
+            rows.add(key, entry, made, time.perf_counter() - started)
+    return line_of(key, rows.known(key), timed=given.timed)
+
+
+WHOLE = "nothing: all of it"
+
+
+def _none(*_: object) -> None:
     return None
 
 
+def _empty(*_: object) -> list[Any]:
+    return []
+
+
+def _unassigned(*_: object) -> dict[str, Any]:
+    return {}
+
+
+def _unchosen(*_: object) -> tuple[list[Any], list[Any]]:
+    return [], []
+
+
 LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
-    "all of it": [],
-    "without meaning (the model's hidden state)": [(choose, "GAIN", 0.0)],
-    "without words (BM25)": [(choose, "WORDS", 0.0)],
-    "without fit (pieces and slots)": [
-        (choose, "MISSING", 0.0),
-        (choose, "UNPLACED", 0.0),
-        (choose, "LOOSE", 0.0),
+    WHOLE: [],
+    "choice: meaning (the model's hidden state)": [(choose, "GAIN", 0.0)],
+    "choice: words (BM25, words of one name only)": [(choose, "WORDS", 0.0), (choose, "DISTINCT", 0.0)],
+    "choice: fit of pieces and parameters": [
+        (choose, name, 0.0) for name in ("MISSING", "UNPLACED", "LOOSE")
     ],
-    "without what the request settles alone": [
-        (fill, "_sure", lambda *_: None),
-        (fill, "assign", lambda *_: {}),
+    "values that a description lists": [(pieces, "told", _empty), (listed, "told", _empty)],
+    "labels, places, makers, kinds, directions": [
+        (pieces, name, _empty) for name in ("labelled", "by", "placed", "kinds", "directed")
     ],
-    "without values of the request in the grammar": [
-        (fill, "_sure", lambda *_: None),
-        (fill, "assign", lambda *_: {}),
-        (fill, "values", lambda *_: []),
-        (fill, "lists", lambda *_: []),
+    "dates": [(pieces, "days", _empty)],
+    "names kept whole": [(pieces, "_cuts_name", _none)],
+    "lists of plain words and of choices": [(listed, "enumerations", _empty), (listed, "chosen", _unchosen)],
+    "numbers assigned together": [(fill, "assign", _unassigned)],
+    "units and what they measure": [(numbers, "agrees", _none)],
+    "optional parameters": [(fill, "spoken_of", _empty)],
+    "what the request settles alone": [(fill, "_sure", _none)],
+    "values of the request in the grammar": [
+        (fill, "_sure", _none),
+        (fill, "assign", _unassigned),
+        *((fill, name, _empty) for name in ("values", "lists", "evident", "named_choices", "spoken_of")),
     ],
-    "without the invented examples": [(fill, "INVENTED", ())],
+    "the invented examples": [(fill, "INVENTED", ())],
 }
 """What is taken away, and by setting what."""
 
 
 @contextmanager
-def taken_away(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+def taken_away(changes: Sequence[tuple[Any, str, Any]]) -> Generator[None]:
     before = [(where, name, getattr(where, name)) for where, name, _ in changes]
     for where, name, value in changes:
         setattr(where, name, value)
@@ -232,37 +300,75 @@ def taken_away(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
             setattr(where, name, value)
 
 
-async def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--categories", default="simple,multiple")
-    parser.add_argument("--modes", default="constrained,schema,commands,text,peers auto,peers required")
+    parser.add_argument("--modes", default=",".join(WAYS))
     parser.add_argument("--half", choices=["development", "held-out"], default="development")
     parser.add_argument("--limit", type=int, help="the first so many of each category")
-    parser.add_argument("--sample", type=int, default=24, help="entries in all ways but constrained; 0: all")
-    parser.add_argument("--levers", action="store_true")
-    given = parser.parse_args()
-    package = wheel()
-    judge, wire = judge_of(package), Local(n_ctx=8192)
-    click.echo(
-        "| category | way | n | right tool | tool and arguments | median s | max s |\n|---|---|--:|--:|--:|--:|--:|"
+    parser.add_argument(
+        "--sample", type=int, default=24, help="entries in all ways but the whole constrained one; 0: all"
     )
+    parser.add_argument(
+        "--levers", action="store_true", help="the constrained way with parts of it taken away"
+    )
+    parser.add_argument(
+        "--record", type=Path, help="a working file: rows are added, what it holds is not asked"
+    )
+    parser.add_argument(
+        "--timed", action="store_true", help="the machine has nothing else to do: seconds count"
+    )
+    parser.add_argument("--keep", type=Path, help="no model: bring the working file's rows into this file")
+    parser.add_argument(
+        "--table", type=Path, help="no model: write the tables of a page from the file of `--keep`"
+    )
+    return parser.parse_args()
+
+
+async def ask_all(given: argparse.Namespace) -> None:
+    package, rows = wheel(), Rows(given.record)
+    judge, wire = judge_of(package), Local(n_ctx=8192)
+    click.echo(HEADER)
     try:
         for name in given.categories.split(","):
-            rows = entries(package, CATEGORIES[name], given.half)[: given.limit]
-            if given.levers:
-                for lever, changes in LEVERS.items():
-                    with taken_away(changes):
-                        line = await scored(wire, "constrained", rows, name, judge)
-                    click.echo(line.replace(f"{'constrained':44}", f"{lever:44}"))
-                continue
-            for mode in given.modes.split(","):
-                step = -(-len(rows) // given.sample) if given.sample and mode != "constrained" else 1
-                click.echo(await scored(wire, mode, rows[::step], name, judge))
+            questions = entries(package, CATEGORIES[name], given.half)[: given.limit]
+            for lever, changes in LEVERS.items() if given.levers else ():
+                with taken_away(changes):
+                    key = (given.half, name, lever)
+                    line = await measured(wire, key, "constrained", questions, judge, given, rows)
+                click.echo(shown(line))
+            for mode in () if given.levers else given.modes.split(","):
+                key = (given.half, name, mode)
+                click.echo(shown(await measured(wire, key, mode, questions, judge, given, rows)))
     finally:
         await wire.close()
 
 
+def write(given: argparse.Namespace) -> None:
+    """Bring rows together and write the page's tables. No model."""
+    if given.record is not None:
+        found = Rows(given.record)
+        keys = {(row["half"], row["category"], row["way"]) for row in found.rows}
+        keep([line_of(key, found.known(key), timed=given.timed) for key in sorted(keys)], given.keep)
+    if given.table is not None:
+        lines, page = kept(given.keep), given.table.read_text()
+        page = placed(page, "ways", ways_table(lines, "development", list(WAYS.items())))
+        page = placed(page, "levers", levers_table(lines, "development", list(LEVERS), WHOLE))
+        page = placed(page, "check", ways_table(lines, "held-out", list(WAYS.items())))
+        page = placed(page, "own", own_table(lines, list(WAYS.items())))
+        page = placed(page, "times", times_table(lines, list(WAYS.items())))
+        given.table.write_text(page)
+
+
+def main() -> None:
+    given = arguments()
+    if given.keep is not None:
+        write(given)
+    else:
+        asyncio.run(ask_all(given))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -16,8 +16,10 @@ from ferrule.models.scripted import Scripted, says
 from ferrule.models.ways.choose import Chooser, Offer, asked, ridge
 from ferrule.models.ways.constrained import open_constrained
 from ferrule.models.ways.fill import Filling
-from ferrule.models.ways.slots import Request, read_slots, values
+from ferrule.models.ways.request import Request
+from ferrule.models.ways.slots import read_slots
 from ferrule.models.ways.spans import atoms, number, spans
+from ferrule.models.ways.values import values
 from ferrule.models.wire import ModelOptions, ToolSpec
 
 
@@ -142,20 +144,66 @@ async def test_a_switch_that_is_denied_stays_off() -> None:
     assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup', not hot") == {"dish": "soup"}
 
 
+ENDLESS = re.compile(r"[*+]|\{\d*,\}")
+LITERALS = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
+LEAVES = st.sampled_from([STRING, INTEGER, {"type": "number"}, {"type": "boolean"}, {"enum": ["a", "b"]}, {}])
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        inner.map(lambda items: {"type": "array", "items": items}),
+        st.dictionaries(st.sampled_from(["path", "date", "to", "size"]), inner, min_size=1).map(
+            lambda parts: schema(list(parts), **parts)
+        ),
+    ),
+    max_leaves=5,
+)
+
+
+class Watching(Model):
+    """Keeps the grammars and bounds that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grammars: list[str] = []
+        self.most = 0
+
+    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+        self.grammars.append(grammar)
+        self.most = max(self.most, max_tokens, len(prompt) // 100)
+        return await super().complete(prompt, grammar=grammar, max_tokens=max_tokens)
+
+
+@pytest.mark.proves("small.bounded")
+@given(
+    part=SCHEMAS,
+    words=st.lists(st.sampled_from(["to", "Rome", "7", "green", "and", "a/b", "'x y'"]), max_size=30),
+)
+async def test_nothing_can_run_away_whatever_the_schema_and_the_request(
+    part: dict[str, Any], words: list[str]
+) -> None:
+    model = Watching()
+    filled = await Filling(model, "go", "Go.", schema(["a"], a=part)).arguments(" ".join(words))
+    assert not [g for g in model.grammars if ENDLESS.search(LITERALS.sub("", g))]
+    assert model.most <= 64
+    assert len(json.dumps(filled)) < 2000
+
+
 @pytest.mark.proves("small.bounded")
 @pytest.mark.parametrize("part", [STRING, INTEGER, {"type": "number"}])
 async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(part: dict[str, Any]) -> None:
-    grammars: list[str] = []
+    model = Watching()
+    await Filling(model, "go", "Go.", schema(["a"], a=part)).arguments("to it")
+    assert len(model.grammars) == 1
+    assert re.search(r"\{\d,\d+\}", model.grammars[0])
 
-    class Watching(Model):
-        async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-            grammars.append(grammar)
-            assert max_tokens <= 64
-            return "7," if part is not STRING else '"x"'
 
-    await Filling(Watching(), "go", "Go.", schema(["a"], a=part)).arguments("to it")
-    assert grammars
-    assert not any(mark in grammars[0] for mark in ("]*", "]+", ',}"'))
+@pytest.mark.proves("small.bounded")
+async def test_a_pasted_text_makes_neither_grammar_nor_prompt_without_end() -> None:
+    model = Watching()
+    text = " ".join(f"green{n} and tall trees of the north" for n in range(400))
+    await Filling(model, "go", "Go.", schema(["a"], a=STRING)).arguments(text)
+    assert all(len(grammar) < 20_000 for grammar in model.grammars)
+    assert model.most <= 64
 
 
 def test_ridge_tells_apart_what_it_was_shown() -> None:
@@ -208,6 +256,22 @@ async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact
     assert second.calls == ()
     assert "28 seeds are in the ground" in second.text
     assert second.text.startswith("28 seeds were planted.")
+
+
+async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> None:
+    texts: list[str] = []
+
+    class Counting(SmallScripted):
+        async def embed(self, texts_: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+            texts.extend(texts_)
+            return await self.powers.embed(texts_, keep=keep)
+
+    wire, tools = Counting([]), [spec("plant", "Plant seeds.", PLANT), spec("rest", "Rest.", schema([]))]
+    for _ in range(2):
+        await open_constrained(wire, "", tools, ModelOptions()).ask(
+            [UserMessage("Plant 'kale' in 4 rows, 7 cm deep")]
+        )
+    assert len(texts) - len(set(texts)) == 1  # the request itself
 
 
 @pytest.mark.proves("small.window")

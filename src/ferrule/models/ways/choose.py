@@ -4,6 +4,7 @@
               "Scaling Sentence Embeddings with Large Language Models"): its classes are the tools, its
               few examples their descriptions and example requests
     words     BM25 over names, descriptions and example requests
+    name      words of its name that no other tool's name has
     fit       whether the request holds what the tool needs, and whether the tool has a place for what it holds
 
 What a request is about must not hang on the names in it, so paths and quoted text are masked before it is
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from operator import mul
 
@@ -21,7 +23,8 @@ from ferrule.core.frozen import frozen
 from ferrule.tools.search.bm25 import Bm25
 from ferrule.tools.words import content, first_sentence
 
-from .slots import Request, Slot
+from .request import Request
+from .slots import Slot
 
 MEANING = 'This request: "{}" means in one word: "'
 """What is embedded. The word that would follow is what the request is about."""
@@ -61,7 +64,15 @@ SMALL_TALK = (
 """What no tool is for: answered in words."""
 
 WORDS, MISSING, UNPLACED, LOOSE, RIDGE, GAIN = 0.06, 0.2, 0.2, 0.05, 1.5, 1.5
+DISTINCT, MOST_DISTINCT = 0.2, 2
+"""For a word of the request that only one tool's name has, and how many such words count. Of a tool with example
+requests these say more than its name, so there it counts nothing."""
+
 _FILE_LIKE = re.compile(r"\.\w+$")
+
+
+Learned = tuple[list[float], list[list[float]]]
+"""The mean of everyday requests, and a weight vector a tool and one for words."""
 
 
 @frozen
@@ -107,6 +118,7 @@ class Chooser:
     def __init__(self, offers: Sequence[Offer]) -> None:
         self.offers = tuple(offers)
         self._lexicon = Bm25([_words(offer) for offer in offers])
+        self._distinct = distinct([offer.name for offer in offers])
         self._weights: list[list[float]] = []
         self._middle: list[float] = []
 
@@ -121,33 +133,48 @@ class Chooser:
 
     def learn(self, vectors: Sequence[Sequence[float]]) -> None:
         """Take the vectors of `prompts`, in order."""
+        self.use(self.learned(vectors))
+
+    def use(self, learned: Learned) -> None:
+        """Take what another chooser of the same tools and the same model has learned."""
+        self._middle, self._weights = learned
+
+    def learned(self, vectors: Sequence[Sequence[float]]) -> Learned:
+        """What the vectors of `prompts` teach; about half a second for twenty tools with examples."""
         everyday, rest = vectors[: len(EVERYDAY)], vectors[len(EVERYDAY) :]
         talk, rest = rest[: len(SMALL_TALK)], rest[len(SMALL_TALK) :]
         descriptions, examples = rest[: len(self.offers)], rest[len(self.offers) :]
-        self._middle = mean(everyday)
-        between = mean(descriptions) if len(descriptions) > 1 else self._middle
-        rows = [unit(_minus(v, between)) for v in descriptions] + [
-            unit(_minus(v, self._middle)) for v in examples
-        ]
+        middle = mean(everyday)
+        between = mean(descriptions) if len(descriptions) > 1 else middle
+        rows = [unit(_minus(v, between)) for v in descriptions] + [unit(_minus(v, middle)) for v in examples]
         classes = list(range(len(self.offers)))
         classes += [i for i, o in enumerate(self.offers) for _ in o.requests]
-        rows += [unit(_minus(v, self._middle)) for v in talk]
+        rows += [unit(_minus(v, middle)) for v in talk]
         classes += [len(self.offers)] * len(talk)
-        self._weights = ridge(rows, classes, len(self.offers) + 1, RIDGE)
+        return middle, ridge(rows, classes, len(self.offers) + 1, RIDGE)
 
     def rank(self, request: Request, vector: Sequence[float]) -> list[tuple[float, Offer | None]]:
         """Offers with their scores, best first; None stands for an answer in words. Ties keep the catalog's order."""
         point = unit(_minus(vector, self._middle))
-        words = self._lexicon.scores(set(content(request.text)))
+        said = set(content(request.text))
+        words = self._lexicon.scores(said)
         scored: list[tuple[float, Offer | None]] = []
         for number, (offer, weights) in enumerate(zip((*self.offers, None), self._weights, strict=True)):
             value = GAIN * sum(map(mul, point, weights))
             if offer is not None:
                 missing, unplaced, loose = misfit(request, offer)
                 value += WORDS * words.get(number, 0.0)
+                if not offer.requests:
+                    value += DISTINCT * min(len(said & self._distinct[number]), MOST_DISTINCT)
                 value -= MISSING * missing + UNPLACED * unplaced + LOOSE * loose
             scored.append((value, offer))
         return sorted(scored, key=lambda pair: -pair[0])
+
+
+def distinct(names: Sequence[str]) -> list[set[str]]:
+    """Of each name, the words that no other name has."""
+    counted = Counter(word for name in names for word in set(content(name)))
+    return [{word for word in content(name) if counted[word] == 1} for name in names]
 
 
 def _words(offer: Offer) -> list[str]:

@@ -12,12 +12,20 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ferrule.core.calls import compact
-from ferrule.tools.words import first_sentence
+from ferrule.tools.words import content, first_sentence
 
-from .slots import Request, Slot, Value, assign, lists, read_slots, spoken_of, values
+from .evidence import begins
+from .listed import lists
+from .numbers import assign
+from .request import Request
+from .slots import Slot, Value, read_slots
+from .values import evident, named_choices, spoken_of, values
 
 MOST_TOKENS = 64
 """Per value. A value is copied or bounded by its grammar; this is the last stop."""
+
+MOST_OFFERED, READ = 200, 2400
+"""Values in one grammar, and characters of a request in a prompt: a pasted text makes neither without end."""
 
 
 class Powers(Protocol):
@@ -100,26 +108,53 @@ class Filling:
 
     async def arguments(self, text: str) -> dict[str, Any]:
         """The arguments for a request."""
-        request = Request(text)
+        return await self.of(Request(text, frozenset(content(self._name))))
+
+    async def of(self, request: Request) -> dict[str, Any]:
+        """The arguments from what of a request is free; what they use is taken."""
         given: dict[str, Any] = {}
         await self._fill([s for s in self._slots if s.required], request, given)
         for slot in self._slots:
-            if not slot.required and (found := spoken_of(slot, request)):
+            if not slot.required and slot.name not in given and (found := spoken_of(slot, request)):
                 await self._settle(slot, found, request, given, [])
         return {slot.name: given[slot.name] for slot in self._slots if slot.name in given}
 
     async def _fill(self, slots: Sequence[Slot], request: Request, given: dict[str, Any]) -> None:
-        for name, value in assign([s for s in slots if s.kind in ("integer", "number")], request).items():
-            request.take(value.span)
-            given[name] = value.value
+        self._take_choices(request, given)
+        for slot in [s for s in slots if s.kind == "object" and s.name not in given]:
+            given[slot.name] = await self._object(slot, request)
+        self._take_numbers(request, given)
+        for slot in [s for s in slots if s.name not in given]:
+            for span in evident(slot, request)[:1]:
+                given[slot.name] = span.text
+                request.take(span)
         for slot in _in_order([s for s in slots if s.name not in given]):
             others = [s for s in slots if s.name not in given and s is not slot]
             if slot.kind == "array":
                 given[slot.name] = await self._list(slot, request, given)
-            elif slot.kind == "object":
-                given[slot.name] = await self._object(slot, request)
             else:
                 await self._settle(slot, values(slot, request, others), request, given, others)
+
+    def _take_choices(self, request: Request, given: dict[str, Any]) -> None:
+        """Choices and lists of choices that the request names: their words are not free for other slots."""
+        for slot in self._slots:
+            if slot.kind == "enum" and len(named := named_choices(slot, request)) == 1:
+                given[slot.name] = named[0].value
+                request.take(named[0].span)
+            elif slot.kind == "array" and slot.item and slot.item.kind in ("enum", "array"):
+                for made, pieces in lists(slot, request)[:1]:
+                    given[slot.name] = made
+                    for piece in pieces:
+                        request.take(piece)
+
+    def _take_numbers(self, request: Request, given: dict[str, Any]) -> None:
+        numeric = [s for s in self._slots if s.kind in ("integer", "number") and s.name not in given]
+        for slot in [s for s in self._slots if s.kind == "array" and s.required and s.name not in given]:
+            if slot.item and slot.item.kind in ("integer", "number") and lists(slot, request):
+                return  # numbers in lists first: which are single is known when the lists are
+        for name, value in assign(numeric, request).items():
+            request.take(value.span)
+            given[name] = value.value
 
     async def _settle(
         self,
@@ -134,9 +169,11 @@ class Filling:
         given[slot.name] = chosen.value
 
     async def _ask(self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]) -> Value:
-        written = {compact(v.value): v for v in reversed(offered)}
+        written = {compact(v.value): v for v in reversed(_nearest(slot, offered, request))}
         text = await self._powers.complete(
-            self._prompt(slot, request, given), grammar=_grammar(slot, list(written)), max_tokens=MOST_TOKENS
+            self._prompt(slot, request, given),
+            grammar=_grammar(slot, list(written)),
+            max_tokens=MOST_TOKENS,
         )
         text = text.strip() if written else text.strip().rstrip(",}")
         if text in written:
@@ -148,21 +185,27 @@ class Filling:
 
     def _prompt(self, slot: Slot, request: Request, given: dict[str, Any]) -> str:
         filled = [s for s in self._slots if s.name in given]
-        tool = described(self._name, self._description, [*filled, slot] if slot not in filled else filled)
+        tool = described(
+            self._name,
+            self._description,
+            [*filled, slot] if slot not in filled else filled,
+        )
         begun = "".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}, " for k, v in given.items())
         own = "".join(shown(tool, r, a) + "\n\n" for r, a in self._examples)
-        return preamble() + own + shown(tool, request.text, "{" + begun + json.dumps(slot.name) + ": ")
+        return preamble() + own + shown(tool, _cut(request.text), "{" + begun + json.dumps(slot.name) + ": ")
 
     async def _list(self, slot: Slot, request: Request, given: dict[str, Any]) -> list[Any]:
-        runs = lists(slot, request)
-        if runs:
-            best = max(runs, key=lambda run: (-request.near(run[1][0], slot.words), len(run[0])))
-            for span in best[1]:
-                request.take(span)
-            return best[0]
         item = slot.item
         if item is None or item.kind not in ("string", "enum", "integer", "number"):
             return []
+        if runs := [run for run in lists(slot, request) if all(map(request.is_free, run[1]))]:
+            best = max(
+                runs,
+                key=lambda run: (-request.near(run[1][0], slot.words), len(run[0])),
+            )
+            for span in best[1]:
+                request.take(span)
+            return best[0]
         offered = values(item, request)
         if not offered:
             return []
@@ -174,12 +217,12 @@ class Filling:
         if not slot.schema.get("properties"):
             return {}
         inner = Filling(self._powers, slot.name, slot.about, slot.schema)
-        return await inner.arguments(request.text)
+        return await inner.of(request)
 
 
 def _in_order(slots: Sequence[Slot]) -> list[Slot]:
-    """Paths first, then by the schema: what a path takes away makes the other strings plain."""
-    return sorted(slots, key=lambda s: s.role != "path")
+    """Paths first, then what something begins with, then by the schema: what these take away makes the others plain."""
+    return sorted(slots, key=lambda s: (s.role != "path", not begins(s)))
 
 
 def _sure(slot: Slot, offered: list[Value], request: Request, others: Sequence[Slot]) -> Value | None:
@@ -197,6 +240,23 @@ def _sure(slot: Slot, offered: list[Value], request: Request, others: Sequence[S
         if best <= 3 and len(closest) == 1:
             return closest[0]
     return None
+
+
+def _nearest(slot: Slot, offered: list[Value], request: Request) -> list[Value]:
+    """At most so many values, those that stand nearest to the slot's words, in their order."""
+    if len(offered) <= MOST_OFFERED:
+        return offered
+    far = sorted(range(len(offered)), key=lambda i: _gap(slot, offered[i], request))
+    return [offered[i] for i in sorted(far[:MOST_OFFERED])]
+
+
+def _gap(slot: Slot, value: Value, request: Request) -> int:
+    return request.near(value.span, slot.words, 8) if value.span else 0
+
+
+def _cut(text: str) -> str:
+    half = READ // 2
+    return text if len(text) <= READ else f"{text[:half]} [...] {text[-half:]}"
 
 
 def _marked(value: Value) -> bool:

@@ -20,6 +20,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from ferrule.core.calls import Call, compact
 from ferrule.core.events import ModelAnswered
@@ -27,10 +28,11 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
 from ferrule.tools.words import content
 
-from .choose import Chooser, Offer, asked
+from .choose import Chooser, Learned, Offer, asked
 from .fill import Filling
 from .plain import show_results
-from .slots import Request, read_slots
+from .request import Request
+from .slots import read_slots
 from .text import parameters
 
 READ, SHOWN, REMEMBERED = 1200, 2000, 3000
@@ -38,6 +40,9 @@ READ, SHOWN, REMEMBERED = 1200, 2000, 3000
 
 TALK, NO_TOOL = 0.5, 0.2
 """Words instead of a call: small talk must score at least `TALK` and no tool more than `NO_TOOL`."""
+
+MOST_LEARNED = 8
+"""Sets of tools a wire remembers."""
 
 
 @runtime_checkable
@@ -51,6 +56,10 @@ class Small(Protocol):
     async def close(self) -> None: ...
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str: ...
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]: ...
+
+
+_LEARNED: WeakKeyDictionary[Small, dict[tuple[str, ...], Learned]] = WeakKeyDictionary()
+"""What choosers learned, by wire: a session, and a program that opens many, pays for a set of tools once."""
 
 
 class SmallExchange:
@@ -89,9 +98,7 @@ class SmallExchange:
         """The call a message asks for; None if it asks for words."""
         request = Request(text)
         if not self._chooser.ready:
-            if sink is not None:
-                sink.notice("model", "reading the tools' descriptions (kept for the next time)")
-            self._chooser.learn(await self._wire.embed(self._chooser.prompts(), keep=True))
+            await self._prepare(sink)
         ranked = self._chooser.rank(request, (await self._wire.embed([asked(text)]))[0])
         talk = next(score for score, offer in ranked if offer is None)
         best, chosen = next((score, offer) for score, offer in ranked if offer is not None)
@@ -102,6 +109,19 @@ class SmallExchange:
         filling = Filling(self._wire, spec.wire_name, spec.description, parameters(spec), _shown(spec))
         arguments = _repaired(await filling.arguments(text), parameters(spec))
         return Call("", spec.name, compact(arguments))
+
+    async def _prepare(self, sink: Sink | None) -> None:
+        """Let the chooser learn, unless an exchange of this wire had the same tools before."""
+        prompts = tuple(self._chooser.prompts())
+        known = _LEARNED.setdefault(self._wire, {})
+        if prompts not in known:
+            if sink is not None:
+                sink.notice("model", "reading the tools' descriptions (kept for the next time)")
+            made = self._chooser.learned(await self._wire.embed(prompts, keep=True))
+            while len(known) >= MOST_LEARNED:
+                known.pop(next(iter(known)), None)
+            known[prompts] = made
+        self._chooser.use(known[prompts])
 
     async def _report(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
         """What the results say: in the model's words, then as they are."""
@@ -119,7 +139,10 @@ class SmallExchange:
         return replace(answer, text=text, stop="end", way="constrained")
 
     async def _words(
-        self, history: Sequence[Message], schema: Mapping[str, Any] | None, sink: Sink | None
+        self,
+        history: Sequence[Message],
+        schema: Mapping[str, Any] | None,
+        sink: Sink | None,
     ) -> ModelAnswered:
         answer = await self._open().ask(_recent(history), tools=False, schema=schema, sink=sink)
         return replace(answer, way="constrained")

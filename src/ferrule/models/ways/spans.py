@@ -36,6 +36,7 @@ _FILE = re.compile(
 _URL = re.compile(r"[A-Za-z][A-Za-z+.-]*://\S+|[\w.+-]+@[\w-]+\.[\w.]+")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-Z\"'`])|\n")
 
+_SCALED = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9, "bn": 10**9}
 _COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
 
 NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTING.split())} | {
@@ -84,7 +85,13 @@ def atoms(request: str) -> list[Atom]:
         if group == "word":
             found.extend(_words(text, match.start()))
         elif text.strip():
-            found.append(Atom(text.strip("\n") if group == "fence" else text, *match.span(), "quoted"))
+            found.append(
+                Atom(
+                    text.strip("\n") if group == "fence" else text,
+                    *match.span(),
+                    "quoted",
+                )
+            )
     return found
 
 
@@ -133,6 +140,8 @@ def number(text: str) -> float | int | None:
     if match is None or not (match.group(1) or match.group(2)):
         return None
     rest = text[match.end() :]
+    if text[0] in "$€£" and rest in _SCALED:
+        return round(float(re.sub(r"[$€£,]", "", match.group(0))) * _SCALED[rest])
     if not re.fullmatch(r"(?:%|°?[A-Za-zµΩ°²³]{0,4}(?:/[A-Za-z]{1,4}[²³]?)?|st|nd|rd|th)", rest):
         return None
     bare = re.sub(r"[$€£,+]", "", match.group(0))

@@ -1,0 +1,100 @@
+"""Dates in a request, and in the form that a parameter's description asks for. Pure; years have four digits.
+
+Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be), `16 August 2022`, `August 16th, 2022`,
+`April 2022`. What it cannot see: dates that must be worked out (`next Friday`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ferrule.core.frozen import frozen
+
+_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_MONTH = "|".join(f"{m[:3]}(?:{m[3:]})?" if m != "may" else m for m in _MONTHS)
+_WRITTEN = re.compile(
+    r"\b(?P<y1>\d{4})[-/.](?P<m1>\d{1,2})[-/.](?P<d1>\d{1,2})\b"
+    r"|\b(?P<a>\d{1,2})[-/.](?P<b>\d{1,2})[-/.](?P<y2>\d{4})\b"
+    rf"|\b(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m3>{_MONTH})\.?,?\s+(?P<y3>\d{{4}})\b"
+    rf"|\b(?P<m4>{_MONTH})[.\s]?\s*(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y4>\d{{4}})\b"
+    rf"|\b(?P<m5>{_MONTH})\.?,?\s+(?:of\s+)?(?P<y5>\d{{4}})\b",
+    re.IGNORECASE,
+)
+_PART = r"y{2,4}|m{2}|d{2}|year|month|day"
+_FORM = re.compile(rf"(?i)(?<![a-z])({_PART})([-/. ])({_PART})(?:\2({_PART}))?(?![a-z])")
+
+
+_RELATIVE = re.compile(
+    r"\b(?:today|tonight|tomorrow|yesterday"
+    r"|(?:this|next|last|coming) (?:week|weekend|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day))\b",
+    re.IGNORECASE,
+)
+
+
+ISO = ("-", "y", "m", "d")
+"""The form where none is asked for."""
+
+
+@frozen
+class Day:
+    """A date; `day` is 0 where only the month was named."""
+
+    year: int
+    month: int
+    day: int = 0
+
+
+def days(text: str) -> Iterator[tuple[int, int, Day]]:
+    """Start, end and date of what is written as one."""
+    for match in _WRITTEN.finditer(text):
+        if day := _read({k: v for k, v in match.groupdict().items() if v}):
+            yield (*match.span(), day)
+
+
+def relative(text: str) -> list[tuple[int, int]]:
+    """Where days are named as seen from today: `tomorrow`, `next week`."""
+    return [match.span() for match in _RELATIVE.finditer(text)]
+
+
+def _read(parts: dict[str, str]) -> Day | None:
+    year = int(next(v for k, v in parts.items() if k.startswith("y")))
+    if "a" in parts:
+        first, second = int(parts["a"]), int(parts["b"])
+        month, day = (second, first) if first > 12 else (first, second)
+    else:
+        said = next(v for k, v in parts.items() if k.startswith("m"))
+        month = int(said) if said.isdigit() else 1 + [m[:3] for m in _MONTHS].index(said[:3].lower())
+        day = next((int(v) for k, v in parts.items() if k.startswith("d")), 0)
+    return Day(year, month, day) if 1 <= month <= 12 and day <= 31 else None
+
+
+def form_of(about: str) -> tuple[str, ...] | None:
+    """The order of `y`, `m`, `d` and the mark between them that a description asks for (`MM-DD-YYYY`), or None."""
+    match = _FORM.search(about)
+    if match is None:
+        return None
+    return (match.group(2), *(p[0].lower() for p in match.group(1, 3, 4) if p))
+
+
+def in_form(day: Day, form: tuple[str, ...]) -> str:
+    mark, *order = form
+    parts = {
+        "y": f"{day.year:04}",
+        "m": f"{day.month:02}",
+        "d": f"{day.day:02}" if day.day else "",
+    }
+    return mark.join(parts[letter] for letter in order if parts[letter])

@@ -1,0 +1,241 @@
+"""What a request says by itself about the arguments of a call: dates, lists, units, labels, places. No model is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.models.ways.dates import Day, days, form_of, in_form
+from ferrule.models.ways.evidence import listed_in
+from ferrule.models.ways.fill import Filling
+from ferrule.models.ways.measures import agrees
+from ferrule.models.ways.request import Request
+
+
+class NoModel:
+    """Says what it was asked, and fails."""
+
+    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+        raise AssertionError(f"the model was asked: {prompt.splitlines()[-1]} {grammar}")
+
+    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+        raise AssertionError("the model was asked for vectors")
+
+
+def part(kind: str, about: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "description": about, **more}
+
+
+def array(items: dict[str, Any], about: str = "") -> dict[str, Any]:
+    return {"type": "array", "items": items, "description": about}
+
+
+async def filled(
+    request: str, required: Sequence[str], tool: str = "act", **properties: Any
+) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return await Filling(NoModel(), tool, "Act.", schema).arguments(request)
+
+
+@pytest.mark.proves("small.evidence")
+@pytest.mark.parametrize(
+    ("request_text", "about", "value"),
+    [
+        ("Prune the hedge on March 4th, 2021", "The day, as yyyy-mm-dd", "2021-03-04"),
+        ("Prune the hedge on 4 March 2021", "Day of the work (MM-DD-YYYY)", "03-04-2021"),
+        ("Prune the hedge on 2021/03/04", "dd.mm.yyyy", "04.03.2021"),
+        ("Prune the hedge in April 2021", "In 'mm-yyyy' format", "04-2021"),
+        ("Prune the hedge on March 4th, 2021", "When to work", "2021-03-04"),
+        ("Prune the hedge in April 2021", "When to work", "April 2021"),
+        ("Prune the hedge tomorrow", "When to work", "tomorrow"),
+    ],
+)
+async def test_a_date_is_written_in_the_form_that_the_parameter_asks_for(
+    request_text: str, about: str, value: str
+) -> None:
+    assert await filled(request_text, ["work_date"], work_date=part("string", about)) == {"work_date": value}
+
+
+@given(st.dates())
+def test_a_date_survives_being_written_and_read(day: Any) -> None:
+    wanted = Day(day.year, day.month, day.day)
+    text = in_form(wanted, ("-", "y", "m", "d"))
+    assert [found for _, _, found in days(f"on {text} at noon")] == [wanted]
+
+
+def test_the_form_of_a_date_is_read_from_a_description() -> None:
+    assert form_of("Start, as MM/DD/YYYY") == ("/", "m", "d", "y")
+    assert form_of("the month of the year") is None
+
+
+@pytest.mark.proves("small.evidence")
+async def test_every_choice_of_a_list_that_is_named_is_taken() -> None:
+    what = array(part("string", enum=["height", "age", "leaf_color", "price"]))
+    made = await filled("Tell me the leaf color and height of an oak", ["what"], what=what)
+    assert made == {"what": ["leaf_color", "height"]}
+
+
+async def test_an_optional_list_of_choices_nobody_named_is_left_out() -> None:
+    what = array(part("string", enum=["height", "age"]))
+    assert await filled("Describe an oak", [], what=what) == {}
+
+
+@pytest.mark.proves("small.evidence")
+async def test_things_counted_up_become_a_list() -> None:
+    made = await filled("Water with roses, tall grass and moss", ["plants"], plants=array(part("string")))
+    assert made == {"plants": ["roses", "tall grass", "moss"]}
+
+
+async def test_a_list_written_as_json_is_taken_as_it_stands() -> None:
+    table = array(array(part("integer")))
+    made = await filled("Plant in the beds [[1, 2], [3, 4]]", ["beds"], beds=table)
+    assert made == {"beds": [[1, 2], [3, 4]]}
+
+
+async def test_numbers_in_a_list_of_numbers_are_all_of_one_type() -> None:
+    made = await filled("Average of 4, 5 and 6.5", ["rows"], rows=array(part("number")))
+    assert made == {"rows": [4.0, 5.0, 6.5]}
+    assert all(isinstance(v, float) for v in made["rows"])
+
+
+@pytest.mark.proves("small.evidence")
+async def test_a_number_goes_to_the_parameter_that_is_measured_in_its_unit() -> None:
+    made = await filled(
+        "Warm up 40 kg to 20 °C",
+        ["temperature", "mass"],
+        temperature=part("integer", "Wanted temperature"),
+        mass=part("integer", "Mass of the thing"),
+    )
+    assert made == {"temperature": 20, "mass": 40}
+
+
+async def test_numbers_named_first_and_given_after_go_in_the_order_of_their_names() -> None:
+    made = await filled(
+        "Dig with depth and width of 3 and 7",
+        ["width", "depth"],
+        width=part("integer"),
+        depth=part("integer"),
+    )
+    assert made == {"width": 7, "depth": 3}
+
+
+async def test_a_number_beside_an_optional_parameters_word_is_its_own() -> None:
+    made = await filled(
+        "Dig at a speed of 9 to a depth of 3",
+        ["depth"],
+        depth=part("integer"),
+        speed=part("integer"),
+    )
+    assert made == {"depth": 3, "speed": 9}
+
+
+async def test_a_year_is_no_amount() -> None:
+    made = await filled("Count 7 trees in 2019", ["trees"], trees=part("integer"), year=part("integer"))
+    assert made == {"trees": 7, "year": 2019}
+
+
+@pytest.mark.parametrize(
+    ("about", "value"),
+    [("Rate in percent", 5), ("The rate", 0.05), ("Rate, e.g. 0.05 for 5 percent", 0.05)],
+)
+async def test_percent_is_a_share_unless_percent_is_asked_for(about: str, value: float) -> None:
+    assert await filled("Grow at a rate of 5%", ["rate"], rate=part("number", about)) == {"rate": value}
+
+
+@pytest.mark.proves("small.evidence")
+@pytest.mark.parametrize(
+    ("request_text", "name", "about", "value"),
+    [
+        ("Change the color of my hat to green", "material", "The stuff, e.g. 'felt', 'straw'", None),
+        ("Sell a straw hat", "material", "The stuff, e.g. 'felt', 'straw'", "straw"),
+        ("Sell a hat of any detail", "level", "Can be 'rough' or 'detailed'", "detailed"),
+        ("Set the material to felt", "material", "", "felt"),
+        ("The song 'Blue' by Ada Lovelace", "artist", "", "Ada Lovelace"),
+        ("Look for hats in Oslo", "city", "", "Oslo"),
+        ("Look for hats in Lyon, France", "location", "", "Lyon, France"),
+        ("Look for a leather hat", "hat_type", "", "leather"),
+    ],
+)
+async def test_an_optional_text_is_taken_where_the_request_says_which(
+    request_text: str, name: str, about: str, value: str | None
+) -> None:
+    made = await filled(request_text, [], **{name: part("string", about)})
+    assert made == ({} if value is None else {name: value})
+
+
+@pytest.mark.proves("small.evidence")
+@pytest.mark.proves("small.copies")
+async def test_a_quoted_text_is_not_cut_down_to_a_value_that_the_description_names() -> None:
+    text = part("string", "What to write, e.g. 'hello'")
+    assert await filled("Write 'hello there'", ["text"], text=text) == {"text": "hello there"}
+
+
+async def test_where_it_begins_and_where_it_ends_are_told_apart() -> None:
+    made = await filled(
+        "Carry the pot to Bergen from Oslo",
+        ["from_city", "to_city"],
+        from_city=part("string"),
+        to_city=part("string"),
+    )
+    assert made == {"from_city": "Oslo", "to_city": "Bergen"}
+
+
+async def test_an_amount_is_in_the_unit_it_is_converted_from() -> None:
+    unit = part("string", "A unit, e.g. 'gallon', 'bucket', 'cup'")
+    made = await filled(
+        "How many cups are in 3 buckets?", ["from_unit", "to_unit"], to_unit=unit, from_unit=unit
+    )
+    assert made == {"from_unit": "bucket", "to_unit": "cup"}
+
+
+async def test_a_switch_is_as_the_request_says_whatever_its_default() -> None:
+    wet = part("boolean", default=True)
+    assert await filled("Dig, assuming wet soil", [], wet_soil=wet) == {"wet_soil": True}
+    assert await filled("Dig, without wet soil", [], wet_soil=wet) == {"wet_soil": False}
+    assert await filled("Dig", [], wet_soil=wet) == {}
+
+
+async def test_an_object_is_filled_from_what_is_free() -> None:
+    bed = {"type": "object", "properties": {"width": part("integer"), "height": part("integer")}}
+    made = await filled("A bed of width 4 and height 2", ["bed"], bed=bed)
+    assert made == {"bed": {"width": 4, "height": 2}}
+
+
+@pytest.mark.parametrize(
+    ("request_text", "names"),
+    [
+        ("Ask Mr. Hill at the Bank of Norway", ["Mr. Hill", "Bank of Norway"]),
+        ("Water the rose garden", []),
+        ("Rename leaf_color, then Oslo", ["leaf_color", "Oslo"]),
+    ],
+)
+def test_names_are_read_whole(request_text: str, names: list[str]) -> None:
+    assert [span.text for span in Request(request_text).names][-len(names) or 99 :] == names
+
+
+def test_a_formula_is_one_piece_and_an_equation_of_a_number_is_none() -> None:
+    assert [f.text for f in Request("Draw 2x^2 + 5x - 3 for x = 4").formulas] == ["2x^2 + 5x - 3"]
+
+
+def test_units_know_what_they_measure() -> None:
+    assert agrees("kilogram", frozenset(["mass"])) is True
+    assert agrees("kilogram", frozenset(["temperatur"])) is False
+    assert agrees("kilogram", frozenset(["seed"])) is None
+
+
+def test_a_description_lists_values_quoted_or_after_for_example() -> None:
+    assert listed_in("The soil, e.g. sand, clay or loam") == ["sand", "clay", "loam"]
+    assert listed_in("Either 'wet' or 'dry'.") == ["wet", "dry"]
+    assert listed_in("Which bed, like `bed_1`") == ["bed_1"]
+    assert listed_in("Place, e.g. Oslo, NO") == ["Oslo, NO"]
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_request(text: str) -> None:
+    request = Request(text)
+    assert all(0 <= s.first <= s.last < len(request.atoms) for s in (*request.names, *request.formulas))
+    assert all(d.last < len(request.atoms) for d, _ in request.days)
