@@ -252,7 +252,7 @@ def test_recovery_reruns_reads_reports_writes_as_unknown_and_keeps_approvals() -
 
 @pytest.mark.proves("machine.unique-ids")
 def test_missing_and_repeated_ids_are_made_unique_within_the_session() -> None:
-    machine = asked(call(""), call("x"), call("x"))
+    machine = asked(call(""), call("x"), call("x", "other"))
     message = machine.history[-1]
     assert isinstance(message, AssistantMessage)
     assert [c.id for c in message.calls] == ["call_1_0", "x", "x_2"]

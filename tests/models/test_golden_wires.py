@@ -117,7 +117,14 @@ LAST = {
     "anthropic": Reply(
         json={"content": [{"type": "text", "text": "3"}], "stop_reason": "end_turn", "usage": {}}
     ),
-    "openai-responses": Reply(json={"output": [], "status": "completed"}),
+    "openai-responses": Reply(
+        json={
+            "output": [
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "3"}]}
+            ],
+            "status": "completed",
+        }
+    ),
 }
 
 

@@ -402,11 +402,13 @@ def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     ],
 )
 def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
-    wire = Scripted([says(reply)], capabilities=Capabilities(True))
+    """Of the others the model is told (`test_second.py`); here it does not mean them."""
+    wire = Scripted([says(reply), says("That was an example.")], capabilities=Capabilities(True))
     exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
     heard = Heard()
     answer = run(exchange.ask(ASK, sink=heard))
-    assert (answer.text, answer.calls, answer.way, heard.notices) == (reply, (), "native", [])
+    assert (answer.text, answer.calls, answer.way) == (reply, (), "native")
+    assert [topic for topic, _ in heard.notices] == ["native_tool_fallback"] * ("read_file" in reply)
     assert "".join(heard.words) == reply
 
 

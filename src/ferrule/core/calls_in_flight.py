@@ -120,10 +120,15 @@ def ending(
 
 
 def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
-    """The answer with ids that are present and new in the session: providers reject any other. Named twice is named once."""
+    """The answer with ids that are present and new in the session: providers reject any other. Named twice is named once.
+
+    A call that is there twice, with its id, is one that was sent twice, and is left out once.
+    """
     unique: list[Call] = []
     new: set[str] = set()
     for index, call in enumerate(answer.calls):
+        if index and call.id and call in answer.calls[:index]:
+            continue
         base = name = call.id or f"call_{round_}_{index}"
         count = 1
         while name in taken or name in new:
@@ -131,5 +136,5 @@ def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
             name = f"{base}_{count}"
         new.add(name)
         unique.append(call if name == call.id else Call(name, call.tool, call.arguments))
-    same = all(map(is_, unique, answer.calls))
+    same = len(unique) == len(answer.calls) and all(map(is_, unique, answer.calls))
     return answer if same else replace(answer, calls=tuple(unique), raw=None)

@@ -201,7 +201,9 @@ def test_a_call_that_had_started_when_the_process_died_is_called_unknown() -> No
 
 
 def test_calls_without_an_id_or_with_one_that_was_taken_get_the_machines_names() -> None:
-    answer = ModelAnswered(calls=(Call("", "add"), Call("c1", "add"), Call("c1", "add")), stop="calls")
+    answer = ModelAnswered(
+        calls=(Call("", "add"), Call("c1", "add"), Call("c1", "add", '{"a":1}')), stop="calls"
+    )
     evaluated = [
         CallEvaluated(name, "refuse", result=Result(name, "add", False))
         for name in ("call_1_0", "c1", "c1_2")

@@ -6,6 +6,7 @@
     commands      back-ticked commands; only if asked for
 
 A fall is an event that people see. Nothing is lost by it: every way takes the whole history on each ask.
+Most conversations are native, so the other ways, and what reads calls out of text, are loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
-from ferrule.models.dialects import Reader, Reading
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
 
-from .commands import open_commands
-from .reading import MAY_OPEN, PlainSink, reasoned, stop_of
-from .text import Names, open_text
+from .reading import MAY_CALL, MAY_OPEN, PlainSink, reasoned, stop_of
+
+if TYPE_CHECKING:
+    from ferrule.models.dialects import Reader, Reading
+
+    from .text import Names
 
 WAYS = ("native", "constrained", "text", "commands")
 """The ways, best first."""
@@ -108,6 +111,8 @@ class LadderExchange:
     @cached_property
     def _names(self) -> Names:
         # Only an answer in which a call could be written as text needs them: they read every schema.
+        from .text import Names
+
         return Names(self._tools)
 
     @property
@@ -120,10 +125,21 @@ class LadderExchange:
         if self.way == "native":
             return self._wire.open(self._system, self._tools, self._options)
         if self.way == "constrained":
-            from .constrained import open_constrained  # heavy: built only for models that need it
+            from .constrained import open_constrained
 
             return open_constrained(*given)
-        return open_text(*given) if self.way == "text" else open_commands(*given)
+        if self.way == "text":
+            from .text import open_text
+
+            return open_text(*given)
+        from .commands import open_commands
+
+        return open_commands(*given)
+
+    def _reader(self) -> Reader:
+        from ferrule.models.dialects import Reader
+
+        return Reader(tools=self._names.schemas, marked=True)
 
     async def ask(
         self,
@@ -139,17 +155,61 @@ class LadderExchange:
             reads = native and tools and schema is None
             try:
                 if sink is not None and reads and self._fallback != "reject":
-                    return await self._native(history, sink)
-                answer = await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
+                    answer = await self._native(history, sink)
+                else:
+                    answer = await self._exchange.ask(history, tools=tools, schema=schema, sink=sink)
+                    # Nearly every answer has no character that could open a call, and goes on as it came.
+                    if reads and MAY_OPEN.search(answer.text):
+                        reject = self._fallback == "reject"
+                        answer = self._rejected(answer, sink) if reject else self._read(answer)
             except ProviderError as error:
                 if error.code not in _REFUSALS or len(self._ways) < 2:
                     raise
                 self._fall(error, sink)
                 continue
-            # Nearly every answer has no character that could open a call, and goes on as it came.
-            if not reads or not MAY_OPEN.search(answer.text):
+            if not reads or answer.calls or answer.stop != "end":
                 return answer
-            return self._rejected(answer, sink) if self._fallback == "reject" else self._read(answer)
+            if answer.text and (self._fallback == "reject" or not MAY_CALL.search(answer.text)):
+                return answer
+            return await self._again(history, answer, sink)
+
+    async def _again(
+        self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
+    ) -> ModelAnswered:
+        """The answer, after a second question where it is empty or has a call in its words (`second`)."""
+        from . import second
+
+        tool = second.in_words(answer, self._names) if answer.text else ""
+        if answer.text and not tool:
+            return answer
+        topic, why = ("native_tool_fallback", second.told_of(tool)) if tool else ("retry", second.EMPTY)
+        self._tell(sink, topic, why)
+        try:
+            if tool:
+                return await self._told(second.told(history, answer, tool), answer, sink)
+            again = await self._exchange.ask(history)
+        except ProviderError as error:
+            self._tell(sink, topic, f"that failed, so the answer stands: {error.detail}")
+            return answer
+        if self._fallback != "reject" and MAY_OPEN.search(again.text):
+            again = self._read(again)
+        if sink is not None and again.text:
+            sink.text(again.text)
+        return replace(again, usage=answer.usage + again.usage)
+
+    async def _told(
+        self, question: Sequence[Message], answer: ModelAnswered, sink: Sink | None
+    ) -> ModelAnswered:
+        from .second import joined
+
+        # An exchange of its own: the session's takes a history that only grows, and this question is no part of it.
+        aside = self._open()
+        said = await aside.ask(question)
+        for topic, text in aside.notices:
+            self._tell(sink, topic, text)
+        if sink is not None and said.calls and said.text:
+            sink.text(f"\n\n{said.text}")
+        return joined(answer, said)
 
     def _fall(self, error: ProviderError, sink: Sink | None) -> None:
         before, kept = self.way, self.notices
@@ -169,14 +229,14 @@ class LadderExchange:
 
     async def _native(self, history: Sequence[Message], sink: Sink) -> ModelAnswered:
         """The provider's own answer, streamed; calls between marks in the text count too."""
-        between = PlainSink(lambda: Reader(tools=self._names.schemas, marked=True), sink)
+        between = PlainSink(self._reader, sink)
         answer = await self._exchange.ask(history, tools=True, sink=between)
         reading = between.finish(answer)
         return answer if reading is None else self._taken(answer, reading, sink)
 
     def _read(self, answer: ModelAnswered) -> ModelAnswered:
         """An answer in one piece, in which a mark could open."""
-        between = PlainSink(lambda: Reader(tools=self._names.schemas, marked=True), None)
+        between = PlainSink(self._reader, None)
         reading = between.finish(answer)
         return answer if reading is None else self._taken(answer, reading, None)
 
@@ -200,7 +260,7 @@ class LadderExchange:
         )
 
     def _rejected(self, answer: ModelAnswered, sink: Sink | None) -> ModelAnswered:
-        reader = Reader(tools=self._names.schemas, marked=True)
+        reader = self._reader()
         reader.feed(answer.text)
         if not answer.calls and reader.finish().calls:
             self._tell(sink, "native_tool_fallback", "calls in the text of a native answer were not run")

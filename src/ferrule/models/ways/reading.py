@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ferrule.core.events import ModelAnswered
-from ferrule.models.dialects import Reader, Reading
+from ferrule.core.expressions import expression
 from ferrule.models.wire import Sink
 
-MAY_OPEN = re.compile("[<\\[{>|◁｜]")
+if TYPE_CHECKING:
+    from ferrule.models.dialects import Reader, Reading
+
+MAY_OPEN = expression("[<\\[{>|◁｜]")
 """Characters without which no mark opens: text that has none of them is prose, and no reader is needed."""
+MAY_CALL = expression("[{(]")
+"""Characters without which no call is written in words, with marks or without."""
 
 
 class PlainSink:
