@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -120,7 +120,7 @@ class Preview(Protocol):
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tool:
     """A tool as everything else in Ferrule sees it.
 
@@ -132,6 +132,7 @@ class Tool:
     `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists those it sets).
     """
 
+    _: KW_ONLY
     name: str
     description: str
     arguments: Arguments

@@ -10,10 +10,11 @@ import inspect
 import re
 from dataclasses import dataclass, field
 
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$")
-_FIELD = re.compile(r"^:(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
-_OTHER_FIELD = re.compile(r"^:(?:returns?|rtype|raises?|type)\b")
-_ITEM = re.compile(r"^(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$")
+_FIELD = re.compile(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+_OTHER_FIELD = re.compile(r":(?:returns?|rtype|raises?|type)\b")
+_ITEM = re.compile(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_ITEMS = frozenset({"Args", "Arguments", "Parameters"})
 
 
 @dataclass(slots=True)
@@ -28,32 +29,25 @@ def parse_docstring(text: str | None) -> Documentation:
     """Value of a docstring; None and empty text give an empty one."""
     if not text:
         return Documentation()
-    lines = inspect.cleandoc(text).splitlines()
     found = Documentation()
     described: list[str] = []
     section, current = "", ""
-    for line in lines:
-        if line.rstrip().endswith(":") and (match := _SECTION.match(line)):
-            section, current = match[1], ""
-        elif line.startswith(":") and (match := _FIELD.match(line)):
+    for line in inspect.cleandoc(text).splitlines():
+        # Sections and fields begin where a line does, and most lines are not one: those cost no expression.
+        first = line[:1]
+        if first == ":" and (match := _FIELD.match(line)):
             section, current = "fields", match[1]
             found.parameters[current] = match[2]
-        elif line.startswith(":") and _OTHER_FIELD.match(line):
+        elif first == ":" and _OTHER_FIELD.match(line):
             section, current = "other", ""
+        elif first != " " and ":" in line and (match := _SECTION.match(line)):
+            section, current = match[1], ""
         elif not section:
             described.append(line)
-        elif section in ("Args", "Arguments", "Parameters", "fields") and line.strip():
-            current = _argument(line, section, current, found)
+        elif section in _ITEMS and (match := _ITEM.match(line.rstrip())):
+            current = match[1]
+            found.parameters[current] = match[2]
+        elif current and (more := line.strip()):
+            found.parameters[current] = f"{found.parameters[current]} {more}".strip()
     found.description = "\n".join(described).strip()
     return found
-
-
-def _argument(line: str, section: str, current: str, found: Documentation) -> str:
-    indent = len(line) - len(line.lstrip())
-    match = _ITEM.match(line.strip()) if section != "fields" and indent <= 4 else None
-    if match:
-        found.parameters[match[1]] = match[2]
-        return match[1]
-    if current:
-        found.parameters[current] = f"{found.parameters[current]} {line.strip()}".strip()
-    return current

@@ -7,15 +7,15 @@ makes it unique. The mapping depends only on the set of names, never on their or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from hashlib import sha256
 
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.expressions import expression
 
 WIRE_LIMIT = 64
-_VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_VALID = expression(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
+_UNSAFE = expression(r"[^A-Za-z0-9_-]")
 
 
 def check_name(name: str) -> None:
