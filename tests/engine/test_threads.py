@@ -154,3 +154,22 @@ def test_an_answer_that_comes_after_the_loop_is_closed_is_dropped() -> None:
         return await pool.run(lambda: done.set() or True)
 
     assert run(after())
+
+
+def test_of_many_short_calls_in_several_loops_each_gets_its_own_answer() -> None:
+    pool = Threads(most=8)
+
+    async def many(first: int) -> list[int]:
+        wanted = range(first, first + 500)
+        return list(await asyncio.gather(*(pool.run(lambda n=n: n) for n in wanted)))
+
+    def loop_of_its_own(first: int, found: dict[int, list[int]]) -> None:
+        found[first] = run(many(first))
+
+    found: dict[int, list[int]] = {}
+    loops = [threading.Thread(target=loop_of_its_own, args=(first, found)) for first in (0, 1000, 2000)]
+    for one in loops:
+        one.start()
+    for one in loops:
+        one.join(BOUND)
+    assert found == {first: list(range(first, first + 500)) for first in (0, 1000, 2000)}

@@ -475,6 +475,8 @@ def _anything(item: Any) -> str:
         return encode_basestring(item)
     if item is None:
         return "null"
+    if type(item) is int:
+        return int.__repr__(item)
     if type(item) is tuple:
         items = cast("tuple[Any, ...]", item)
         return f"[{','.join([_anything(one) for one in items])}]" if items else "[]"

@@ -51,9 +51,12 @@ class Bounded:
 
 def bound(value: Any, cap: int) -> Bounded:
     """A handler's value as JSON (see `jsonable`), cut to `cap` bytes of UTF-8 on a character boundary."""
-    if type(value) is not str:
-        value = jsonable(value)
-    text = value if isinstance(value, str) else compact(value)
+    if type(value) is int:
+        text = int.__repr__(value)
+    else:
+        if type(value) is not str:
+            value = jsonable(value)
+        text = value if isinstance(value, str) else compact(value)
     if text.isascii() and len(text) <= cap:
         return Bounded(value, len(text), False, ())
     # No character is less than a byte: more of them than the cap are not encoded.

@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from secrets import token_hex
 from typing import Any, ClassVar
-from uuid import uuid4
 
 from ferrule.core import events
 from ferrule.core.calls import Call, Result
@@ -43,6 +43,7 @@ from .live import Progress
 from .log import Log
 from .room import Room
 from .settling import settle
+from .together import Together
 
 
 class Driver:
@@ -66,21 +67,19 @@ class Driver:
         unclosed: set[Closers],
         context: ContextOptions | None = None,
         look_around: LookAround | None = None,
+        together: Together | None = None,
     ) -> None:
         self.machine, self.dispatcher = machine, dispatcher
-        self.log = Log(journal, identity)
-        self.inbox = Inbox(self._feed)
+        self.log = Log(journal, identity, together)
+        self.inbox, self._going = Inbox(self._feed), Going()
         self.closers = Closers(self.log, unclosed)
         self.memory: dict[str, Any] = {}
         self.budgets: Budgets | None = None
         self.elapsed, self.driving = 0.0, False
-        self._open_exchange = exchange
+        self._open_exchange, self.approver = exchange, approver
         self._exchange: Exchange | None = None
-        self.approver = approver
-        self._resources = resources
-        self._interruptible = interruptible
+        self._resources, self._interruptible = resources, interruptible
         self._prepared: dict[str, Prepared] = {}
-        self._going = Going()
         self._direct = DirectCalls(machine, self._feed, self._drive, self._settle)
         self.room = Room(self, self._feed, exchange, context, look_around)
 
@@ -103,7 +102,7 @@ class Driver:
     async def run(self, started: events.RunStarted, run: str = "") -> Finish:
         """One message worked to its end. Cancelling the task settles the run before it raises."""
         who, self.elapsed = self.log.identity, 0.0
-        self.log.identity = Identity(who.tenant, who.user, who.session, run or uuid4().hex)
+        self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
         return await self._to_the_end(self._feed(started))
 
     async def resume(self, reason: str) -> Finish | None:
@@ -135,10 +134,12 @@ class Driver:
 
     async def _to_the_end(self, commands: list[Command]) -> Finish:
         seconds, self.driving = self.machine.limits.max_seconds, True
+        self.log.together.running += 1
         bound = asyncio.timeout(seconds and seconds - self.elapsed)
         try:
             async with bound:
                 finish = await self._drive(commands)
+            await self.log.kept()
         except asyncio.CancelledError:
             await self._settle(events.Cancelled("stopped by a person or the caller"))
             raise
@@ -148,6 +149,7 @@ class Driver:
             finish = await self._settle(events.LimitHit("max_seconds", seconds or 0))
         finally:
             self.driving = False
+            self.log.together.running -= 1
         return finish or Finish("failed", code="internal", detail="the run ended without an answer")
 
     async def _drive(self, commands: Iterable[Command]) -> Finish | None:
@@ -176,7 +178,8 @@ class Driver:
         finally:
             if tasks:
                 await stop(tasks)
-        self.log.flush()
+        if finish is None:
+            self.log.flush()
         return finish
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
@@ -186,7 +189,7 @@ class Driver:
         return task
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
-        self.log.flush()
+        await self.log.kept()
         room, history = self.room, self.machine.history
         for message in history[room.counted :]:
             room.tokens += len(message.text)
@@ -216,10 +219,10 @@ class Driver:
             # After a restart the settings may have changed: what was approved is not what would run.
             self._prepared[call.id] = prepared
             return self._feed(prepared.evaluation)
-        if prepared.evaluation.announced:
-            self._feed(events.CallStarted(call.id, digest))
-            self.log.flush()
         try:
+            if prepared.evaluation.announced:
+                self._feed(events.CallStarted(call.id, digest))
+                await self.log.kept()
             outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
         except asyncio.CancelledError:
             why = self._going.why(call.id)
@@ -269,14 +272,11 @@ class Driver:
     def _finish(self, command: Finish) -> Finish:
         said = (command.stop, command.text, command.code, command.detail, command.usage)
         self._feed(events.RunFinished(*said, history=self.log.shown.digest(self.machine.history)))
-        self.log.flush()
         return command
 
     async def _settle(self, event: events.Cancelled | events.LimitHit) -> Finish | None:
-        finish: Finish | None = None
-        for command in self._feed(event):
-            if isinstance(command, Finish):
-                finish = self._finish(command)
+        ends = (self._finish(one) for one in self._feed(event) if isinstance(one, Finish))
+        finish = next(ends, None)
         self.log.flush()
         return finish
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from json.encoder import encode_basestring as quote
+from typing import Protocol
 
-from ferrule.core.calls import compact
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.store.journal import Journal
 
 from .live import Live, Observer, ReasoningDelta, TextDelta
+from .together import Together
 
 
 class Outlet(Protocol):
@@ -43,19 +44,21 @@ def _unseen(item: Live) -> None:
 class Log:
     """One session's. Fulfils `models.wire.Sink`."""
 
-    def __init__(self, journal: Journal, identity: Identity) -> None:
+    def __init__(self, journal: Journal, identity: Identity, together: Together | None = None) -> None:
         self.journal = journal
         self.identity = identity
+        self.together = together or Together(journal)
         self.observer: Observer | None = None
         self.outlet: Outlet | None = None
         self.shown = Shown()
         self.begun = False
         """Whether the session is in the journal: one that was opened and never used is not."""
-        self._unwritten: list[Event] = []
+        self.unwritten: list[Event] = []
+        """What the journal does not have yet."""
 
     def add(self, event: Event) -> None:
         """Remember an event and show it. Written by the next `flush`."""
-        self._unwritten.append(event)
+        self.unwritten.append(event)
         if self.outlet is not None:
             self.outlet.publish(event)
         if self.observer:
@@ -63,14 +66,21 @@ class Log:
 
     def flush(self) -> None:
         """Write what is unwritten. Raises JournalError, and keeps it, if that fails."""
-        if self._unwritten:
+        if self.unwritten:
             self.journal.append(
-                self.identity.session, self.identity.run, self._unwritten, identity=self.identity
+                self.identity.session, self.identity.run, self.unwritten, identity=self.identity
             )
-            self._unwritten = []
-            self.begun = True
+            self.unwritten, self.begun = [], True
         if self.outlet is not None:
             self._flushed(self.outlet)
+
+    async def kept(self) -> None:
+        """`flush`, with the events of other sessions that are at this point too. Also if it is cancelled while it waits for them."""
+        try:
+            if self.together.running > 1:
+                await self.together.write(self)
+        finally:
+            self.flush()
 
     def _flushed(self, outlet: Outlet) -> None:
         outlet.flushed()
@@ -130,14 +140,18 @@ class Shown:
         if history is not self._history:
             self._hash, self._count, self._history = sha256(), 0, history
         for message in history[self._count :]:
-            parts: list[Any]
+            # Written by hand: this runs for every message, and an encoder costs more than all of it.
             if isinstance(message, ToolMessage):
-                parts = ["tool", message.call_id, message.tool, message.text, message.success]
+                parts = [quote(message.call_id), quote(message.tool), quote(message.text)]
+                line = f'["tool",{",".join(parts)},{"true" if message.success else "false"}]\n'
             elif isinstance(message, AssistantMessage):
-                calls = [[call.id, call.tool, call.arguments] for call in message.calls]
-                parts = ["assistant", message.text, calls, message.reasoning, message.raw]
+                calls = ",".join(
+                    [f"[{quote(one.id)},{quote(one.tool)},{quote(one.arguments)}]" for one in message.calls]
+                )
+                raw = "null" if message.raw is None else quote(message.raw)
+                line = f'["assistant",{quote(message.text)},[{calls}],{quote(message.reasoning)},{raw}]\n'
             else:
-                parts = ["user", message.text]
-            self._hash.update(compact(parts).encode("utf-8", "replace") + b"\n")
+                line = f'["user",{quote(message.text)}]\n'
+            self._hash.update(line.encode("utf-8", "replace"))
         self._count = len(history)
         return self._hash.hexdigest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
@@ -17,7 +18,28 @@ from typing import Any
 MOST = 128
 """Threads at the most; further calls wait for one."""
 
-_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_Job = tuple["_Answers", "asyncio.Future[Any]", Callable[[], Any]]
+
+
+class _Answers:
+    """What threads have for one event loop. The first wakes it, and others come along until it looks: each wake-up is a system call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ready: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._woken = threading.Lock()
+
+    def add(self, future: asyncio.Future[Any], outcome: Any, raised: BaseException | None) -> None:
+        """From any thread. Raises RuntimeError if the loop is closed."""
+        self._ready.append((future, outcome, raised))
+        if self._woken.acquire(blocking=False):
+            self.loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        # The lock first: an answer that comes in between is settled now, and wakes the loop once more for nothing.
+        self._woken.release()
+        while self._ready:
+            _settle(*self._ready.popleft())
 
 
 class Threads:
@@ -29,6 +51,7 @@ class Threads:
         self._lock = threading.Lock()
         self._threads = 0
         self._unfinished = 0
+        self._answers: _Answers | None = None
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run `function` in a thread, with the caller's context variables.
@@ -39,17 +62,20 @@ class Threads:
         future: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
         with self._lock:
+            answers = self._answers
+            if answers is None or answers.loop is not loop:
+                answers = self._answers = _Answers(loop)
             self._unfinished += 1
             grow = self._threads < min(self._unfinished, self._most)
             self._threads += grow
-        self._jobs.put((loop, future, lambda: context.run(function)))
+        self._jobs.put((answers, future, lambda: context.run(function)))
         if grow:
             threading.Thread(target=self._work, name="ferrule-tool", daemon=True).start()
         return future
 
     def _work(self) -> None:
         while True:
-            loop, future, job = self._jobs.get()
+            answers, future, job = self._jobs.get()
             outcome: Any = None
             raised: BaseException | None = None
             try:
@@ -60,13 +86,13 @@ class Threads:
             with self._lock:
                 self._unfinished -= 1
             try:
-                loop.call_soon_threadsafe(_settle, future, outcome, raised)
+                answers.add(future, outcome, raised)
             except RuntimeError:
                 # The loop is closed: the run is gone and nobody waits for this answer.
                 continue
             finally:
                 # A thread that waits for its next job must not keep the last one's values alive.
-                del loop, future, job, outcome, raised
+                del answers, future, job, outcome, raised
 
 
 def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:

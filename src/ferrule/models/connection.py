@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import cast
+from math import inf
+from typing import NamedTuple, cast
 
-from ferrule.core.frozen import frozen
-
-from .http1 import MalformedResponse, ResponseParser, request_head
+from .http1 import MalformedResponse, ResponseParser
+from .proxies import tunnel_head
 
 IDLE_SECONDS = 60.0
 """An idle connection older than this is not used again: servers and firewalls forget them."""
@@ -39,8 +39,7 @@ class Broken(Exception):
         self.fresh = fresh
 
 
-@frozen
-class Origin:
+class Origin(NamedTuple):
     """Where a connection leads. `proxy` is `(host, port, credentials)` or None; credentials are a header value."""
 
     secure: bool
@@ -66,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = 0.0
         self._answered = False
         self._watch: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
+        self._idle: float | None = None
         self.exchanges = 0
         self.idle_since = 0.0
 
@@ -104,6 +105,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch:
+            self._watch.cancel()
+            self._watch = None
         parser = self._parser
         if parser and not parser.done and self._error is None:
             try:
@@ -127,8 +131,9 @@ class Connection(asyncio.BufferedProtocol):
         self.exchanges += 1
         self._heard = self._loop.time()
         self._transport.write(request)
-        if total is not None or idle is not None:
-            self._guard(self._heard + total if total is not None else None, idle)
+        self._deadline, self._idle = None if total is None else self._heard + total, idle
+        if self._watch is None or self._due() < self._watch.when():
+            self._guard()
 
     async def head(self) -> ResponseParser:
         """Wait for status and headers. Raises Broken."""
@@ -158,9 +163,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self) -> bool:
         """End the exchange. True if the connection may be used again; else it is being closed."""
-        if self._watch:
-            self._watch.cancel()
-            self._watch = None
         parser, self._parser, self._pieces = self._parser, None, []
         good = parser is not None and parser.done and parser.reusable and self._error is None
         if not good or self._closed.done():
@@ -208,15 +210,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _guard(self, deadline: float | None, idle: float | None) -> None:
-        """One timer for both bounds: it looks when the nearer one was hit and sets itself again if not."""
-        quiet = self._heard + idle if idle is not None else None
-        due = min(at for at in (deadline, quiet) if at is not None)
+    def _due(self) -> float:
+        """When the nearer of the two bounds is hit, if nothing arrives."""
+        quiet = inf if self._idle is None else self._heard + self._idle
+        return quiet if self._deadline is None else min(quiet, self._deadline)
+
+    def _guard(self) -> None:
+        """One timer for both bounds and for all exchanges: it looks when the nearer bound was hit, and sets itself again if not."""
+        if self._watch:
+            self._watch.cancel()
+            self._watch = None
+        due = self._due()
+        if self._parser is None or due == inf:
+            return
         if due <= self._loop.time():
-            what = "no answer in time" if due == deadline else f"nothing came for {idle:g} s"
+            what = "no answer in time" if due == self._deadline else f"nothing came for {self._idle:g} s"
             self.fail(Broken("timeout", what))
             return
-        self._watch = self._loop.call_at(due, self._guard, deadline, idle)
+        self._watch = self._loop.call_at(due, self._guard)
 
 
 class Pool:
@@ -298,11 +309,8 @@ async def connect(
 
 
 async def _tunnel(connection: Connection, origin: Origin, credentials: str) -> None:
-    """CONNECT (RFC 9110, section 9.3.6). The proxy sees the host name and nothing of what is said."""
-    where = f"{f'[{origin.host}]' if ':' in origin.host else origin.host}:{origin.port}"
-    fields = {"Proxy-Authorization": credentials} if credentials else {}
-    connection.start(request_head("CONNECT", where, where, fields, None), None, None)
+    connection.start(tunnel_head(origin.host, origin.port, credentials), None, None)
     answer = await connection.head()
     if not 200 <= answer.status < 300:
-        raise Broken("proxy", f"the proxy answered {answer.status} to CONNECT {where}")
+        raise Broken("proxy", f"the proxy answered {answer.status} to CONNECT {origin.host}:{origin.port}")
     connection.forget()

@@ -16,7 +16,6 @@ import ssl
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import lru_cache
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -24,7 +23,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.frozen import frozen
 
 from .connection import Broken, Connection, Origin, Pool
-from .http1 import request_head
+from .http1 import ResponseParser, request_head
 from .proxies import proxy_for
 from .retry import dice, retrying
 
@@ -32,6 +31,8 @@ T = TypeVar("T")
 
 BODY_LIMIT = 256 << 20
 """Bytes of one answer at the most: a server that never ends must not fill the memory."""
+ADDRESSES = 256
+"""URLs whose parts are remembered."""
 
 
 @frozen
@@ -113,7 +114,7 @@ class Transport:
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
-        self._origins: dict[tuple[bool, str, int], Origin] = {}
+        self._known: dict[str, tuple[SplitResult, Origin]] = {}
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
@@ -122,15 +123,13 @@ class Transport:
 
         Raises ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`.
         """
-        async with self._exchange("POST", url, body, headers, timeout) as stream:
-            return Response(stream.status, stream.headers, await stream.read())
+        return await self._whole("POST", url, body, headers, timeout)
 
     async def get(
         self, url: str, headers: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> Response:
         """Like `post`, without a body."""
-        async with self._exchange("GET", url, None, headers or {}, timeout) as stream:
-            return Response(stream.status, stream.headers, await stream.read())
+        return await self._whole("GET", url, None, headers or {}, timeout)
 
     def stream(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
@@ -156,26 +155,42 @@ class Transport:
     async def _exchange(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
     ) -> AsyncGenerator[Stream]:
-        parts = _split(url)
-        origin = self._origin(parts)
+        pool, origin, connection, answer = await self._begin(method, url, body, headers, timeout)
+        try:
+            yield Stream(url, connection, answer.status, answer.headers)
+        finally:
+            await pool.give(origin, connection)
+
+    async def _whole(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+    ) -> Response:
+        pool, origin, connection, answer = await self._begin(method, url, body, headers, timeout)
+        try:
+            whole = await Stream(url, connection, answer.status, answer.headers).read()
+        finally:
+            await pool.give(origin, connection)
+        return Response(answer.status, answer.headers, whole)
+
+    async def _begin(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+    ) -> tuple[Pool, Origin, Connection, ResponseParser]:
+        """Up to the head of the answer. The caller gives the connection back."""
+        parts, origin = self._led(url)
         request = _request(method, parts, origin, body, headers)
         pool, fresh_only = self._pool(), False
         while True:
             connection = await self._connect(pool, origin, url, fresh_only)
             try:
                 connection.start(request, timeout or self.timeouts.total, self.timeouts.idle)
-                try:
-                    answer = await connection.head()
-                except Broken as broken:
-                    if broken.fresh:
-                        raise _broken(url, broken, begun=False) from broken
-                    # The server had closed an idle connection: not an attempt, so not a retry either.
-                    fresh_only = True
-                    continue
-                yield Stream(url, connection, answer.status, answer.headers)
-                return
-            finally:
+                return pool, origin, connection, await connection.head()
+            except BaseException as error:
                 await pool.give(origin, connection)
+                if not isinstance(error, Broken):
+                    raise
+                if error.fresh:
+                    raise _broken(url, error, begun=False) from error
+                # The server had closed an idle connection: not an attempt, so not a retry either.
+                fresh_only = True
 
     async def _connect(self, pool: Pool, origin: Origin, url: str, fresh_only: bool) -> Connection:
         try:
@@ -198,14 +213,17 @@ class Transport:
             pool = self._pools[loop] = Pool(self._tls)
         return pool
 
-    def _origin(self, parts: SplitResult) -> Origin:
-        secure = parts.scheme == "https"
-        host = parts.hostname or ""
-        key = (secure, host, parts.port or (443 if secure else 80))
-        origin = self._origins.get(key)
-        if origin is None:
-            origin = self._origins[key] = Origin(*key, proxy_for(*key, self._proxy, os.environ))
-        return origin
+    def _led(self, url: str) -> tuple[SplitResult, Origin]:
+        """The address in its parts, and where it leads."""
+        known = self._known.get(url)
+        if known is None:
+            parts = _split(url)
+            secure, host = parts.scheme == "https", parts.hostname or ""
+            key = (secure, host, parts.port or (443 if secure else 80))
+            if len(self._known) >= ADDRESSES:
+                self._known.clear()
+            known = self._known[url] = parts, Origin(*key, proxy_for(*key, self._proxy, os.environ))
+        return known
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:
@@ -220,7 +238,6 @@ class Transport:
 _HINT = "check the address, and whether the server is running"
 
 
-@lru_cache(maxsize=256)
 def _split(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ferrule.core.errors import ConfigError, JournalError
 from ferrule.core.events import (
@@ -100,6 +100,15 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Give everything back. Safe to call twice; any other call after it raises JournalError."""
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A journal in which many small writes cost more than one that holds them all."""
+
+    def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+        """`append` for several sessions, each named once, in one write: all or nothing. Raises what `append` raises."""
         ...
 
 
@@ -213,13 +222,48 @@ class SqliteJournal:
                 else:
                     db.execute(INSERT, made[0])
             except BaseException as error:
-                self._forget(session)
-                if isinstance(error, sqlite3.Error):
-                    raise in_words(error, str(self.path), f"recording in `{session}`") from error
-                if isinstance(error, TypeError | ValueError | KeyError):
-                    raise JournalError(f"an event is not JSON: {error}", code="journal_event") from error
+                if said := self._failed(error, [session]):
+                    raise said from error
                 raise
             return records
+
+    def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+        with self._lock:
+            batches = [batch for batch in batches if batch[1]]
+            sessions = [identity.session for identity, _ in batches]
+            try:
+                for identity, _ in batches:
+                    writing = self._writing.get(identity.session)
+                    if writing is None or writing.identity is not identity or writing.run != identity.run:
+                        self._address(identity.session, identity.run, identity)
+                if batches:
+                    self._write_all(cast(sqlite3.Connection, self._db), batches)
+            except BaseException as error:
+                if said := self._failed(error, sessions):
+                    raise said from error
+                raise
+
+    def _write_all(self, db: sqlite3.Connection, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+        now = int(self._now() * 1000)
+        rows: list[tuple[Any, ...]] = []
+        db.execute("BEGIN IMMEDIATE")
+        for identity, events in batches:
+            session = identity.session
+            writing = self._writing[session]
+            writing.no = writing.no or self._new_session(session, writing)
+            rows += chained(session, writing, events, None, now, self._cap)[1]
+        db.executemany(INSERT, rows)
+        db.execute("COMMIT")
+
+    def _failed(self, error: BaseException, sessions: Sequence[str]) -> JournalError | None:
+        """Forget where the sessions stood; the error in words, where there are better ones than its own."""
+        for session in sessions:
+            self._forget(session)
+        if isinstance(error, sqlite3.Error):
+            return in_words(error, str(self.path), f"recording in `{'`, `'.join(sessions)}`")
+        if isinstance(error, TypeError | ValueError | KeyError):
+            return JournalError(f"an event is not JSON: {error}", code="journal_event")
+        return None
 
     def _forget(self, session: str) -> None:
         # After a failure only the file knows what was written: read it again before the next append.
