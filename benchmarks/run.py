@@ -75,7 +75,7 @@ def started() -> None:
         text=True,
         check=True,
     )
-    row("modules after `import ferrule`", count.stdout.strip(), "", "<= 250")
+    row("modules after `import ferrule`", count.stdout.strip(), "", "<= 100")
     row("`import ferrule`, process ms", f"{library:.0f}", f"bare interpreter {bare:.0f}")
     row(
         "`from ferrule import Agent, OpenAIChat, tool`, ms",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
-from dataclasses import field, fields, replace
-from typing import ClassVar
+from dataclasses import KW_ONLY, field, fields, replace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -57,3 +58,47 @@ def test_a_value_has_no_other_fields_and_can_be_taken_apart_copied_and_packed() 
     assert replace(point, y=3) == Point(1, 3)
     assert [one.name for one in fields(point)] == ["x", "y", "tags", "secret"]
     assert pickle.loads(pickle.dumps(point)) == point
+
+
+@frozen
+class Parcel(Point):
+    _: KW_ONLY
+    to: str
+    holds: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        if not self.to:
+            raise ValueError("nobody")
+
+
+class Letter(Parcel):
+    """Not one of values itself."""
+
+
+@pytest.mark.proves("core.values")
+def test_a_value_is_made_of_its_fields_as_any_class_of_data_is() -> None:
+    first, second = Parcel(1, to="a"), Parcel(1, to="a")
+    assert first == second and first.holds == [] and first.holds is not second.holds
+    assert Parcel(2, 3, ("t",), "s", holds=["x"], to="b").holds == ["x"]
+    assert Letter(4, to="c").x == 4
+    with pytest.raises(ValueError, match="nobody"):
+        Parcel(1, to="")
+    make: Any = Parcel
+    with pytest.raises(
+        TypeError, match=r"Parcel.__init__\(\) missing 1 required keyword-only argument: 'to'"
+    ):
+        make(1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
+        make(1, to="a", weight=3)
+
+
+@pytest.mark.proves("core.values")
+def test_who_looks_at_a_class_of_values_before_it_was_called_sees_what_it_takes() -> None:
+    @frozen
+    class Fresh:
+        name: str
+        size: int = 3
+        seen: tuple[str, ...] = ()
+
+    assert str(inspect.signature(Fresh)) == "(name, size=3, seen=())"
+    assert Fresh("a").size == 3

@@ -66,12 +66,12 @@ class Dispatcher(driving.Dispatcher):
 
 
 def main() -> int:
-    from ferrule.engine import agent
+    from ferrule.engine import parts
     from ferrule.faces.cli.root import run
 
     SqliteJournal.append = append  # type: ignore[method-assign]
     storing.open_database = lambda *args: Watched(open_of_journal(*args))  # type: ignore[assignment]
-    agent.Dispatcher = Dispatcher  # type: ignore[misc]
+    parts.Dispatcher = Dispatcher  # type: ignore[misc]
     code = run(sys.argv[3:])
     print(counted["writes"], file=sys.stderr)
     return code

@@ -10,13 +10,14 @@ import re
 from dataclasses import replace
 
 from .events import NoticeGiven
+from .expressions import expression
 from .messages import Message, ToolMessage, UserMessage
 
 PERSON = "person"
 """The source of a person's own words."""
 
-_FRAME = re.compile(r"<(/?notice\b)", re.IGNORECASE)
-_NAME = re.compile(r"[^\w:.-]")
+_FRAME = expression(r"<(/?notice\b)", re.IGNORECASE)
+_NAME = expression(r"[^\w:.-]")
 
 
 def deliver(notices: list[NoticeGiven], history: list[Message]) -> None:

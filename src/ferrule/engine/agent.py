@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
-import asyncio
-import getpass
-import threading
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
-from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, JournalError
 from ferrule.core.events import Record, SessionOpened
-from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
-from ferrule.core.machine import Machine
-from ferrule.guard.approval import Approver, NobodyToAsk
-from ferrule.guard.gate import Gate, select_mode
-from ferrule.guard.rules import RuleSet
-from ferrule.guard.workspace import Workspace
 from ferrule.models.registry import resolve
-from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
-from ferrule.store.journal import Journal, SqliteJournal
-from ferrule.store.paths import journal as journal_file
-from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import Tool
 
-from .asking import CurrentApprover
-from .budgets import seconds_used
-from .clock import Clock, SystemClock
-from .closing import Closers
-from .context_options import Around, ContextOptions, look_around
-from .dispatcher import Dispatcher
-from .driver import Driver
-from .hooks import Hook
-from .live import Live
 from .offering import Offering
-from .prompt import system_text
-from .session import Aims, RunResult, Session, parse_aims
-from .usable import Usable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ferrule.core.machine import Machine
+    from ferrule.guard.approval import Approver
+    from ferrule.guard.gate import Gate
+    from ferrule.guard.workspace import Workspace
+    from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
     from ferrule.store.artifacts import Artifacts, ArtifactStore
+    from ferrule.store.journal import Journal
+    from ferrule.tools.catalog import Catalog
+    from ferrule.tools.definition import Tool
     from ferrule.tools.search.option import ToolSearch
 
     from .bus import Bus
     from .child import Below
+    from .clock import Clock
+    from .closing import Closers
+    from .context_options import Around, ContextOptions
+    from .driver import Driver
     from .hook_chain import Hooks
     from .hook_events import EventHook
+    from .hooks import Hook
     from .keeping import Keeper
     from .lineage import Lineage
+    from .live import Live
     from .registration import RegistrationLimits
     from .roster import Roster
+    from .session import Aims, RunResult, Session
     from .sub_agent import DelegationLimits, SubAgent
+    from .together import Together
 
 
 class Agent(Offering):
@@ -115,40 +106,41 @@ class Agent(Offering):
         context: ContextOptions | Mapping[str, Any] | str | None = None,
         **aims: Unpack[Aims],
     ) -> None:
-        self._model = model
-        self._connect = connect
-        self._aims = parse_aims(aims)
-        self.catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+        from . import parts
+
+        self._model, self._connect = model, connect
+        self._aims = parts.parse_aims(aims)
+        self.catalog = tools if isinstance(tools, parts.Catalog) else parts.Catalog(tools)
         self.limits = limits or Limits()
         self.instructions = instructions
-        self.workspace = (
-            workspace if isinstance(workspace, Workspace) or workspace is None else Workspace(workspace)
-        )
+        if workspace is not None and not isinstance(workspace, parts.Workspace):
+            workspace = parts.Workspace(workspace)
+        self.workspace = workspace
         root = self.workspace.root if self.workspace else None
-        rules = RuleSet.of(allow=allow, ask=ask, deny=deny, root=str(root or ""))
-        self.gate = gate or Gate(rules, mode=select_mode(mode, "flags"), root=root)
-        self.approver = approver or NobodyToAsk()
+        rules = parts.RuleSet.of(allow=allow, ask=ask, deny=deny, root=str(root or ""))
+        self.gate = gate or parts.Gate(rules, mode=parts.select_mode(mode, "flags"), root=root)
+        self.approver = approver or parts.NobodyToAsk()
         self._journal_at = journal
         self._hooks = tuple(hooks)
         self._scopes = frozenset(scopes)
-        self._way = way
-        self._fallback = fallback
+        self._way, self._fallback = way, fallback
         if results not in ("value", "envelope"):
             raise ConfigError(f"results = {results!r}", hint="use `value` or `envelope`")
         self._results = results
-        self._options = options or ModelOptions()
+        self._options = options or parts.ModelOptions()
         self._tenant = tenant
         self._user = user or _person()
-        self._clock = clock or SystemClock()
+        self._clock = clock or parts.SystemClock()
         self._interruptible = interruptible
         self._unclosed: set[Closers] = set()
+        self._together: Together | None = None
         self.bus = bus
-        self._context = ContextOptions.of(context)
+        self._context = parts.ContextOptions.of(context)
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
             self.workspace = self.workspace.refusing(self.gate.refuses)
-            self._resources[Workspace] = self.workspace
+            self._resources[parts.Workspace] = self.workspace
         self.roster: Roster | None = None
         self._lineage: Lineage | None = None
         self._registration = registration
@@ -161,10 +153,12 @@ class Agent(Offering):
 
     @property
     def _journal_is_file(self) -> bool:
+        from . import parts
+
         where = self._journal_at
-        if where is None or isinstance(where, (str, Path)):
+        if where is None or isinstance(where, (str, os.PathLike)):
             return str(where) != ":memory:" and "://" not in str(where)
-        return isinstance(where, SqliteJournal) and where.path is not None
+        return isinstance(where, parts.SqliteJournal) and where.path is not None
 
     def _keep(self, given: Artifacts | ArtifactStore | str | Path | bool | None) -> None:
         from ferrule.store.artifacts import Artifacts
@@ -237,18 +231,22 @@ class Agent(Offering):
             from ferrule.store.places import journal_at
 
             where = self._journal_at = journal_at(where)
-        if where is None or isinstance(where, (str, Path)):
-            where = self._journal_at = SqliteJournal(where or journal_file())
+        if where is None or isinstance(where, (str, os.PathLike)):
+            from . import parts
+
+            where = self._journal_at = parts.SqliteJournal(where or parts.journal_file())
         return where
 
     def session(self, *, id: str = "") -> Session:
         """A new session with an empty history; `id`, if given, must be new in the journal."""
-        system = system_text(self.instructions, tools=len(self.catalog) > 0)
+        from . import parts
+
+        system = parts.system_text(self.instructions, tools=len(self.catalog) > 0)
         if self._tool_search and (option := self.search) is not None and option.include_stub_listing:
             from .tool_search_tools import listing
 
             system = "\n\n".join(filter(None, (system, listing(self.catalog, option, self._usable))))
-        session = self._make(id or uuid4().hex, system)
+        session = self._make(id or parts.token_hex(16), system)
         if self.bus is not None:
             from .bus_attach import attach
 
@@ -275,16 +273,22 @@ class Agent(Offering):
 
     def below(self, part: Below) -> Session:
         """The session of a sub-agent (`engine.delegation`): this agent's in all but what `part` says. Raises ConfigError."""
+        from . import parts
+
         assert self.roster is not None
         child = copy(self)
-        child.catalog, child.limits, child.instructions = Catalog(part.tools), part.limits, part.instructions
+        child.catalog, child.limits, child.instructions = (
+            parts.Catalog(part.tools),
+            part.limits,
+            part.instructions,
+        )
         child.gate, child.approver, child._specs = part.gate, part.approver, None
         child._aims = (0, ())
         child._hooks, child._lineage = (*self._hooks, *part.hooks), part.lineage
         child._searches_always = False
         if part.model not in ("", self.model):
             child.change_model(
-                self.roster.wire(part.model, self._connect), options=ModelOptions(), way="auto"
+                self.roster.wire(part.model, self._connect), options=parts.ModelOptions(), way="auto"
             )
         session = child.session(id=part.session_id)
         session.driver.dispatcher.gate = part.gate
@@ -299,19 +303,20 @@ class Agent(Offering):
     def rehearsing(self, model: str | Wire, system: str, answers: Hook | None) -> tuple[Agent, Session]:
         """A copy of this agent and a session of it, in a journal in memory (`engine.rerun`). With `answers`, a hook that answers
         every call, no handler runs and no rule is asked."""
+        from . import parts
         from .recording import OpenGate
 
         copied = copy(self)
-        copied.change_model(model, options=ModelOptions() if model != self._model else None)
-        copied._journal_at, copied._unclosed = SqliteJournal(":memory:"), set()
+        copied.change_model(model, options=parts.ModelOptions() if model != self._model else None)
+        copied._journal_at, copied._unclosed = parts.SqliteJournal(":memory:"), set()
         if answers is not None:
             copied._hooks, copied._artifacts, copied.gate = (
                 (answers,),
                 None,
-                OpenGate(root=Path(self.gate.around.root)),
+                OpenGate(root=parts.Path(self.gate.around.root)),
             )
         copied._specs = None
-        session = copied._make(uuid4().hex, system)
+        session = copied._make(parts.token_hex(16), system)
         session.driver.open(SessionOpened(model=copied.model, system=system, results=self._results))
         return copied, session
 
@@ -330,6 +335,8 @@ class Agent(Offering):
             raise
 
     def _resumed(self, name: str, records: list[Record]) -> Session:
+        from . import parts
+
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
             raise JournalError(f"session {name} does not begin with its opening", code="journal_corrupt")
@@ -337,7 +344,7 @@ class Agent(Offering):
         session.driver.recall([record.event for record in records])
         if session.driver.machine.active:
             session.driver.log.identity = session.driver.log.identity.for_run(records[-1].run)
-            session.driver.elapsed = seconds_used(records)
+            session.driver.elapsed = parts.seconds_used(records)
         if (keeper := session.driver.dispatcher.keeper) is not None:
             keeper.settled = len(session.driver.machine.history)
         if (searching := session.driver.dispatcher.searching) is not None:
@@ -359,11 +366,9 @@ class Agent(Offering):
 
     def run_sync(self, text: str, **aims: Unpack[Aims]) -> RunResult:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._run_and_close(text, aims))
-        return _in_thread(lambda: asyncio.run(self._run_and_close(text, aims)))
+        from .session import waited
+
+        return waited(lambda: self._run_and_close(text, aims))
 
     async def _run_and_close(self, text: str, aims: Aims) -> RunResult:
         try:
@@ -382,8 +387,10 @@ class Agent(Offering):
             await session.close()
 
     def _make(self, session_id: str, system: str, machine: Machine | None = None) -> Session:
-        identity = Identity(self._tenant, self._user, session_id, "none")
-        make: Callable[..., Driver] = Driver
+        from . import parts
+
+        identity = parts.Identity(self._tenant, self._user, session_id, "none")
+        make: Callable[..., Driver] = parts.Driver
         around_calls: tuple[Hook, ...] = ()
         if self._hooks or self.roster is not None:
             make, around_calls = self._hooked()
@@ -401,7 +408,7 @@ class Agent(Offering):
             return await self._exchange(system, driver, added, way)
 
         async def around() -> Around:
-            return await look_around(self.wire, self._options, system, self.specs())
+            return await parts.look_around(self.wire, self._options, system, self.specs())
 
         def by_model(call_id: str) -> bool:
             slot = driver.machine.slot(call_id)
@@ -410,9 +417,11 @@ class Agent(Offering):
         opened: Callable[[], Awaitable[Exchange]] = exchange
         if catalog is not self.catalog:
             opened = self._growing(exchange, catalog, lambda: driver)
+        if self._together is None or self._together.journal is not self.journal:
+            self._together = parts.Together(self.journal)
         driver = make(
-            machine or Machine(),
-            Dispatcher(
+            machine or parts.Machine(),
+            parts.Dispatcher(
                 catalog,
                 self.gate.for_session(),
                 hooks=around_calls,
@@ -429,13 +438,14 @@ class Agent(Offering):
             approver=self.approver,
             resources={
                 **resources,
-                Approver: CurrentApprover(lambda: driver.approver, lambda: driver.log),
-                Usable: Usable(lambda: driver.dispatcher),
+                parts.Approver: parts.CurrentApprover(lambda: driver.approver, lambda: driver.log),
+                parts.Usable: parts.Usable(lambda: driver.dispatcher),
             },
             interruptible=self._interruptible,
             unclosed=self._unclosed,
             context=self._context,
             look_around=around,
+            together=self._together,
         )
         if searching is not None:
             searching.usable, searching.record = driver.dispatcher.usable, driver.log.add
@@ -443,7 +453,7 @@ class Agent(Offering):
             from .copies import Copies
 
             driver.dispatcher.copies = Copies(self._artifacts.store, self.workspace)
-        return Session(session_id, driver, self.model, self.limits, *self._aims, system)
+        return parts.Session(session_id, driver, self.model, self.limits, *self._aims, system)
 
     def _hooked(self) -> tuple[Callable[..., Driver], tuple[Hook, ...]]:
         from .hooked import HookedDriver, session_hooks
@@ -492,24 +502,9 @@ class Agent(Offering):
 
 
 def _person() -> str:
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
-
-
-def _in_thread(work: Callable[[], RunResult]) -> RunResult:
-    outcome: list[RunResult | BaseException] = []
-
-    def target() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
-            outcome.append(error)
-
-    thread = threading.Thread(target=target, name="ferrule-run-sync")
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]

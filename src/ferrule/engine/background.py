@@ -18,8 +18,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from secrets import token_hex
 from typing import Annotated, Any
-from uuid import uuid4
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
@@ -88,7 +88,7 @@ class Background:
                 ErrorType.LIMIT,
                 f"`{name}` was not started: {running} tasks run; wait for one with `task_await`",
             )
-        chance = uuid4().hex[:12]
+        chance = token_hex(6)
         task_id = f"task_{chance}{self._check(chance)}"
         kept = self._kept[task_id] = _Kept(name, of_run)
         self._note(TOPIC, f"{task_id} (`{name}`) started")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from secrets import token_hex
 from typing import Protocol
-from uuid import uuid4
 
 from ferrule.core.events import Cancelled, LimitHit, ModelAnswered, ModelFailed, RunFinished
 from ferrule.core.identity import Identity
@@ -57,7 +57,7 @@ class Feed:
         self.place = Place(recorded)
         self.known = False
         """Whether the bus knows it: from what it publishes first."""
-        self.epoch = uuid4().hex[:8]
+        self.epoch = token_hex(4)
         self._bus = bus
         self._identity = identity
         self._written = recorded

@@ -7,12 +7,13 @@ delegation is a call like others: judged by the rules (`Agent(name)`), seen by h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, fields
 from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import EVERYTHING, Access
+from ferrule.core.frozen import frozen
 from ferrule.guard.gate import Gate
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
@@ -37,10 +38,11 @@ _ABOUT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DelegateTool(Tool):
     """`delegate`. Calls whose agents only read run side by side; any other is alone in its round."""
 
+    _: KW_ONLY
     roster: Roster
     catalog: Catalog
 

@@ -23,8 +23,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from secrets import token_hex
 from typing import Any, cast
-from uuid import uuid4
 
 from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import ConfigError, ToolFailed
@@ -70,7 +70,7 @@ class Delegation:
 
     async def run(self, request: Request, context: Context) -> dict[str, Any]:
         """Carry a request out. Raises ToolFailed."""
-        work = self._planned(request, context, uuid4().hex)
+        work = self._planned(request, context, token_hex(16))
         work = await self._allowed(work)
         self._refuse_failed(work)
         if request.wait:

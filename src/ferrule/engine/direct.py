@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from secrets import token_hex
 from typing import Any
-from uuid import uuid4
 
 from ferrule.core.calls import Call, Result, compact
 from ferrule.core.commands import Command
@@ -31,7 +31,7 @@ class DirectCalls:
 
     async def call(self, tool: str, arguments: dict[str, Any], by: str) -> Result:
         """Make one, and wait for its result. Cancelling settles it first."""
-        call = Call(f"direct_{uuid4().hex}", tool, compact(arguments))
+        call = Call(f"direct_{token_hex(16)}", tool, compact(arguments))
         # Another loop may answer it: its question can be queued behind one that is being asked.
         answered = self.waiting[call.id] = asyncio.get_running_loop().create_future()
         try:

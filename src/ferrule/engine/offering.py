@@ -6,16 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ferrule.guard.gate import Gate
-from ferrule.models.wire import Exchange, ToolSpec
-from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import FINDERS, Loading, Tool
 
-from .driver import Driver
-
 if TYPE_CHECKING:
+    from ferrule.guard.gate import Gate
+    from ferrule.models.wire import Exchange, ToolSpec
+    from ferrule.tools.catalog import Catalog
     from ferrule.tools.search.option import ToolSearch
 
+    from .driver import Driver
     from .growing_exchange import Open
     from .tool_search import Searching
     from .tool_search_index import Indexes
@@ -44,6 +43,8 @@ class Offering:
 
                 specs = first_specs(self.catalog, option, mode, self._usable)
             else:
+                from ferrule.models.wire import ToolSpec
+
                 names = self.catalog.wire_table()
                 specs = tuple(
                     ToolSpec(

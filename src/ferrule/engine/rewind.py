@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from uuid import uuid4
+from secrets import token_hex
 
 from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
@@ -171,7 +171,7 @@ def fork(
             f"there is no finished run {runs}: the session has {finished}", hint="give a smaller number"
         )
     copied = _settled(copied)
-    opened, name = copied[0], name or uuid4().hex
+    opened, name = copied[0], name or token_hex(16)
     if isinstance(opened.event, events.SessionOpened):
         copied[0] = opened._replace(event=replace(opened.event, forked=f"{session}:{copied[-1].seq}"))
     if store is not None:

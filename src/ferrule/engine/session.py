@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -215,3 +216,25 @@ class Session:
         if finish.stop == "failed":
             kind = ContextLeak if finish.code == ContextLeak.code else ProviderError
             raise kind(finish.detail, code=finish.code, hint=finish.hint)
+
+
+def waited(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
+    """What this comes to, for a caller without an event loop; inside one, a thread of its own has one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    outcome: list[RunResult | BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(asyncio.run(work()))
+        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
+            outcome.append(error)
+
+    thread = threading.Thread(target=target, name="ferrule-run-sync")
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ferrule.core.expressions import expression
+
 
 def listed(text: str) -> frozenset[str]:
     """The words of a text as a set."""
@@ -174,10 +176,10 @@ def hazards(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-_SED_PLAIN = re.compile(
+_SED_PLAIN = expression(
     r"(?:\d+|\$|/[^/]*/)?(?:,(?:\d+|\$|/[^/]*/))?(?:[pdq=]|s([/|,#])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpiI\d]*)"
 )
-_AWK_EFFECT = re.compile(r"system|getline|[|>@]|^-f|^-i|^-l|^-E|--file|--include|--load|--exec|--source")
+_AWK_EFFECT = expression(r"system|getline|[|>@]|^-f|^-i|^-l|^-E|--file|--include|--load|--exec|--source")
 
 
 def _sed_scripts(rest: Sequence[str]) -> list[str]:

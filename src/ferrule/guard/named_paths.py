@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 
 from .hazards import INTERPRETERS, LISTERS, SCRIPT_FIRST, SHELLS, TALKERS, base, listed, writes
@@ -21,11 +22,11 @@ from .words import ANY, BRACE, ONE, UNKNOWN, Word, could_name
 _DEVICES = frozenset(
     f"/dev/{name}" for name in listed("null zero full stdin stdout stderr tty random urandom")
 )
-_DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
-_SCHEME = re.compile(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
-_FILE_URL = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE)
-_CODE_FLAG = re.compile(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
-_IN_CODE = re.compile(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
+_DESCRIPTOR = expression(r"/dev/fd/[0-9]+")
+_SCHEME = expression(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
+_FILE_URL = expression(r"file:(?://[^/]*)?", re.IGNORECASE)
+_CODE_FLAG = expression(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
+_IN_CODE = expression(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 
 @frozen

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 from ferrule.tools.definition import OWN
 
@@ -46,7 +47,7 @@ FAMILIES = {
 }
 """Names that stand for a kind of subject (`tools.definition.Touch.kind`), whatever the tool is called."""
 
-_TOOL = re.compile(r"[A-Za-z0-9_.:*\-]+")
+_TOOL = expression(r"[A-Za-z0-9_.:*\-]+")
 _COLUMN_HINT = "a rule is `Tool` or `Tool(specifier)`, like `Bash(npm test)` or `Read(docs/**)`"
 
 

@@ -12,13 +12,14 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN, ANY, ONE, BRACE = "\0", "\1", "\2", "\3"
-_MARKS = re.compile("[\0-\3]")
+_MARKS = expression("[\0-\3]")
 _ESCAPES = {
     "a": "\a",
     "b": "\b",
@@ -30,7 +31,7 @@ _ESCAPES = {
     "t": "\t",
     "v": "\v",
 }
-_ANSI = re.compile(
+_ANSI = expression(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from ferrule.core.expressions import expression
+
 from .wire import Capabilities
 
-_MARKERS = re.compile(
+_MARKERS = expression(
     r"\{%-?\s*(if|elif|for)[^%]*\btools?\b"  # Jinja conditionals and loops on tools
     r"|\{\{-?\s*(if|range|with)[^}]*\.Tools?\b"  # the same in Go templates
     r"|\[(AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"  # Mistral
@@ -34,7 +36,7 @@ _PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
 )
 """Servers that do not describe their models: start of the address, models, what holds for them."""
 
-_SEARCHES = re.compile(
+_SEARCHES = expression(
     r"(.*/)?gpt-(5\.([4-9]|\d\d)|[6-9]|1\d)(?!\d)"
     r"|claude-(opus|sonnet)-([4-9]|\d\d)(?!\d)"
     r"|claude-haiku-(4-([5-9]|\d\d)(?!\d)|([5-9]|\d\d)(?!\d))"

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ferrule.core.errors import ProviderError
+from ferrule.core.expressions import expression
 
 from .outbound import json_object
 from .retry import RETRY_STATUS, parse_retry_after
@@ -20,27 +21,27 @@ from .retry import RETRY_STATUS, parse_retry_after
 SHOWN = 500
 """Characters of a server's own words in an error."""
 
-_OVERFLOW = re.compile(
+_OVERFLOW = expression(
     r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too long|too many tokens"
     r"|no user query found|input length .{0,60}exceed|reduce the length",
     re.I | re.S,
 )
-_TOOLS = re.compile(
+_TOOLS = expression(
     r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? (is|are|param\w*).{0,40}"
     r"(not (supported|allowed|available)|requires?)|does(n't| not) support tool|tool.{0,40}template"
     r"|template.{0,60}tool|enable-auto-tool-choice|tool-call-parser|--jinja|unknown field.{0,10}tools"
     r"|(extra|unexpected|unrecognized|unknown)[^.]{0,40}\btools\b",
     re.I | re.S,
 )
-_CHOICE = re.compile(r"tool_?choice", re.I)
-_NO_MODEL = re.compile(
+_CHOICE = expression(r"tool_?choice", re.I)
+_NO_MODEL = expression(
     r"model.{0,120}(not found|does not exist|not exist|unknown)|model_not_found|invalid model"
     r"|not_found_error.{0,10}model",
     re.I | re.S,
 )
-_QUOTA = re.compile(r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I)
-_OVERLOADED = re.compile(r"overloaded_error|server_overloaded|overloaded", re.I)
-_RATE = re.compile(r"rate_limit", re.I)
+_QUOTA = expression(r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I)
+_OVERLOADED = expression(r"overloaded_error|server_overloaded|overloaded", re.I)
+_RATE = expression(r"rate_limit", re.I)
 
 
 def refusal(

@@ -8,20 +8,21 @@ that brings a thousand small chunks costs one join, because streams of deltas ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+
+from ferrule.core.expressions import expression
 
 HEAD_LIMIT = 65_536
 """Bytes of status line and headers at the most."""
 LINE_LIMIT = 4_096
 """Bytes of a chunk-size line or a trailer line at the most."""
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
-_DIGITS = re.compile(rb"\d+")
-_HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
+_TOKEN = expression(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = expression(r"[\t\x20-\x7e\x80-\xff]*")
+_STATUS = expression(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
+_DIGITS = expression(rb"\d+")
+_HEX = expression(rb"[0-9A-Fa-f]{1,16}")
 
 
 class MalformedResponse(Exception):

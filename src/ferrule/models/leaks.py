@@ -13,7 +13,6 @@ that bounds itself are not counted. It does not find heavy content that was cut 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -21,6 +20,7 @@ from typing import Any, cast
 from ferrule.core.calls import compact
 from ferrule.core.errors import ContextLeak
 from ferrule.core.events import ModelAnswered
+from ferrule.core.expressions import expression
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 
@@ -29,7 +29,7 @@ from .wire import Exchange, Sink
 TOPIC = "llm.context_leak"
 """The topic of the notice that a leak leaves in the journal."""
 
-_DATA_URL = re.compile(r"data:[\w.+-]{1,60}/[\w.+-]{1,90}[^,\s]{0,90};base64,([A-Za-z0-9+/=_-]*)")
+_DATA_URL = expression(r"data:[\w.+-]{1,60}/[\w.+-]{1,90}[^,\s]{0,90};base64,([A-Za-z0-9+/=_-]*)")
 _NOTICE = '\n<notice source="'
 _ENVELOPE = '{"success":'
 

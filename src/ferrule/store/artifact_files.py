@@ -24,8 +24,8 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
-from uuid import uuid4
 
 from ferrule.core.calls import compact
 
@@ -76,7 +76,7 @@ class FileArtifacts:
         self, scope: Scope, parts: Iterable[bytes], *, mime: str = "text/plain", tool: str = ""
     ) -> Artifact:
         """See `ArtifactStore.put`."""
-        draft = f".{uuid4().hex}"
+        draft = f".{token_hex(16)}"
         with self._begun(scope, draft) as (folder, file):
             try:
                 digest, size, lines = self._write(file, parts)
@@ -123,7 +123,7 @@ class FileArtifacts:
         return digest.hexdigest(), size, lines
 
     def _describe(self, folder: int, artifact: Artifact) -> None:
-        draft = f".{uuid4().hex}"
+        draft = f".{token_hex(16)}"
         known = {
             "version": 1,
             "size": artifact.size,

@@ -26,8 +26,8 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
@@ -93,7 +93,7 @@ class ObjectArtifacts:
         return artifact
 
     def _put_large(self, scope: Scope, blocks: Iterator[bytes], known: Callable[[], Artifact]) -> Artifact:
-        obstore, draft = _obstore(), f"drafts/{uuid4().hex}"
+        obstore, draft = _obstore(), f"drafts/{token_hex(16)}"
         with _in_words("keeping a result"):
             writer = obstore.open_writer(self._store, draft, buffer_size=PART, max_concurrency=2)
         try:

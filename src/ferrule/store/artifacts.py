@@ -7,12 +7,12 @@ takes parts out of what any store holds.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
@@ -23,7 +23,7 @@ LEAST_THRESHOLD = 1024
 PIECE = 262_144
 """Bytes that a store holds in memory of one artifact at a time."""
 
-_REFERENCE = re.compile(r"art-([0-9a-f]{64})")
+_REFERENCE = expression(r"art-([0-9a-f]{64})")
 
 
 class ArtifactMissing(FerruleError):
