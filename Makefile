@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks crash replays scale subscribers files docs readme site eval clean
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks crash replays scale subscribers files docs readme site eval faults clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,8 +26,12 @@ $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "hint: install Python 3.11 or newer, or say PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hint: $(PYTHON) is older than 3.11; say PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	@# uv takes half of pip's time; what it cannot do here, pip can.
+	@$(BIN)/python -m pip install --quiet uv && \
+		$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python 'pip>=25.1' --editable '.[all]' --group dev || { \
+		echo "uv cannot install here: pip does it, which takes longer" >&2; \
+		$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
+		$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev; }
 	@touch $@
 
 demo: $(READY) ## a model of 135M parameters on this machine answers questions by calling tools
@@ -95,6 +99,9 @@ site: $(READY) ## the documentation as a site, in build/site; a dead link ends i
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py
+
+faults: $(READY) ## runs that finish in spite of a model's poor habits, with Ferrule and with the peers that are installed (ARGS="--only in-tags --seeds 4")
+	PYTHONPATH=evals $(BIN)/python -m faults $(ARGS)
 
 clean: ## what can be made again
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

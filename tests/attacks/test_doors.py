@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -259,6 +260,14 @@ NO = Nobody()
 
 # ---- (b), (c), (d) a model's calls: native, as prose in every dialect, as commands and tagged blocks
 
+SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 5
+"""One attack of so many through each door. Behind all doors is the dispatcher, which meets the whole product above."""
+
+
+def share(world: World, door: int) -> list[Attack]:
+    """The attacks that a door gets: another part for each of the five, which together are the whole table."""
+    return six(world)[door % SHARE :: SHARE]
+
 
 def prose(index: int, attack: Attack) -> str:
     """The call as some family of models writes it; the families take turns."""
@@ -332,17 +341,17 @@ def carries(call: Call, attack: Attack) -> bool:
 @pytest.mark.proves("attacks.every-door")
 async def test_a_models_native_call_reaches_nothing(world: World) -> None:
     door = Through(world, "native")
-    tried = six(world)
+    tried = share(world, 0)
     for attack in tried:
         await door.make(attack, calls((attack.tool.name, attack.arguments)))
-    assert door.made == len(tried) >= 243 * 4 + 147 * 2
+    assert door.made == len(tried) >= (243 * 4 + 147 * 2) // SHARE
     await door.watcher.conclude()
 
 
 @pytest.mark.proves("attacks.every-door")
 async def test_a_call_written_as_prose_reaches_nothing(world: World) -> None:
     door = Through(world, "text")
-    tried = six(world)
+    tried = share(world, 1)
     for index, attack in enumerate(tried):
         await door.make(attack, says(prose(index, attack)))
     assert door.made > 0.9 * len(tried), "most of this was not read as calls: it proves little"
@@ -353,7 +362,7 @@ async def test_a_call_written_as_prose_reaches_nothing(world: World) -> None:
 async def test_a_backticked_command_or_a_tagged_block_reaches_nothing(world: World) -> None:
     door = Through(world, "commands")
     tried = [
-        attack for attack in six(world) if attack.tool.name != "git_command"
+        attack for attack in share(world, 2) if attack.tool.name != "git_command"
     ]  # it takes a list: no command can
     for index, attack in enumerate(tried):
         await door.make(attack, says(command(index, attack)))
@@ -382,7 +391,7 @@ async def test_a_slash_command_reaches_nothing(world: World, capsys: pytest.Capt
     watcher = Watcher(world, ours, ours.session())
     chat = Chat(Seated(ours, settings, print, terminal=Terminal()), watcher.session)
     world.unharmed()  # Ferrule itself looked at `.ferrule`, to say that it is not trusted.
-    for attack in six(world):
+    for attack in share(world, 3):
         name, _, rest = typed(attack).partition(" ")
         if not name:
             continue
@@ -421,7 +430,7 @@ def test_tools_call_on_the_command_line_reaches_nothing(
 ) -> None:
     allow = [word for rule in ANYTHING for word in ("--allow", rule)]
     harm: list[str] = []
-    tried = [attack for attack in six(world) if attack.tool.name == tool]
+    tried = [attack for attack in share(world, 4) if attack.tool.name == tool]
     for attack in tried:
         arguments = ["--json", json.dumps(attack.arguments), "--mode", "bypassPermissions", *allow]
         code = command_line.run(["tools", "call", tool, *arguments, "-C", str(world.root)])

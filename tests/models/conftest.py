@@ -29,6 +29,9 @@ def llama_url(smollm2_path: Path) -> Iterator[str]:
     params = xllamacpp.CommonParams()
     params.model.path = str(smollm2_path)
     params.n_ctx, params.n_parallel = 4096, 1
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        # Two threads wait for each other at every layer, and spin where another test has the second core.
+        cpu.n_threads, cpu.poll = 1, 0
     server = xllamacpp.Server(params)
     yield server.listening_address
     del server

