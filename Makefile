@@ -59,7 +59,7 @@ bench: $(READY) ## what Ferrule itself costs
 bench-peers: ## what others cost, beside Ferrule, in environments of their own (an hour)
 	$(PYTHON) benchmarks/peers/envs.py
 	$(PYTHON) benchmarks/peers/run.py --out build/peers.json
-	$(PYTHON) benchmarks/peers/goals.py build/peers.json
+	$(PYTHON) benchmarks/peers/goals.py build/peers.json --page docs/speed.md
 	$(PYTHON) benchmarks/peers/report.py build/peers.json
 
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them

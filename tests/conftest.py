@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -78,3 +79,31 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ):
         monkeypatch.delenv(name, raising=False)
     yield home
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule models pull` put into the cache."""
+    if named := os.environ.get("FERRULE_TEST_MODEL"):
+        return Path(named)
+    from ferrule.models import pull
+
+    found = pull.path("smollm2")
+    if found is None or not Path(found).is_file():
+        pytest.skip("the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL")
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def llama_url(smollm2_path: Path) -> Iterator[str]:
+    """A llama.cpp server in this process with the model, a window of 4096 tokens and one slot."""
+    xllamacpp = pytest.importorskip("xllamacpp")
+    params = xllamacpp.CommonParams()
+    params.model.path = str(smollm2_path)
+    params.n_ctx, params.n_parallel, params.verbosity = 4096, 1, 0
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        # Two threads wait for each other at every layer, and spin where another test has the second core.
+        cpu.n_threads, cpu.poll = 1, 0
+    server = xllamacpp.Server(params)
+    yield server.listening_address
+    del server

@@ -1,13 +1,14 @@
-"""What Ferrule aims at, as ratios to others in the same run:  python3 goals.py results/DATE-peers.json
+"""What Ferrule aims at, as ratios to others in the same run:  python3 goals.py RESULTS.json [--page PAGE.md]
 
 `bare` is the loop written by hand over httpx and json, `best` the best framework of a row. A ratio below 1 is less time or memory;
-for rates (runs/s, deltas/s) more is better. The last column says whether the aim was reached in this run.
+for rates (runs/s, deltas/s) more is better. The last column says whether the aim was reached in this run. With `--page` the
+table goes between the marks of a page as well.
 """
 
+import argparse
 import json
 import pathlib
 import statistics
-import sys
 
 YARDSTICKS = ("sockets", "bare", "openai_sdk", "litellm_loop", "ferrule")
 
@@ -61,26 +62,64 @@ def figure(samples, label, get):
     return statistics.median(map(get, calm)) if calm else None
 
 
-def main(path):
-    samples = json.loads(pathlib.Path(path).read_text())["samples"]
-    print("| row | ferrule | bare | best framework | ratio | aim | |\n|---|---|---|---|---|---|---|")
+def rows(samples):
+    yield "| row | ferrule | bare | best framework | ratio | aim | |"
+    yield "|---|--:|--:|--:|--:|---|---|"
     for name, label, get, beside, sign, aim in ROWS:
         ours, bare = (figure(samples.get(one, {}), label, get) for one in ("ferrule", "bare"))
         found = {n: figure(s, label, get) for n, s in samples.items() if n not in YARDSTICKS}
         rated = [(value, n) for n, value in found.items() if value is not None]
         best = (min if sign == "<=" else max)(rated, default=(None, "none measured"))
         other = bare if beside == "bare" else best[0]
+        sign_said = {"<=": "≤", ">=": "≥"}[sign]
         if ours is None or other is None:
-            print(f"| {name} | not measured | | | | {sign} {aim} × {beside} | |")
+            yield f"| {name} | not measured | | | | {sign_said} {aim} × {beside} | |"
             continue
         ratio = ours / other
         reached = ratio <= aim if sign == "<=" else ratio >= aim
-        shown = "" if bare is None else f"{bare:.3g}"
-        peer = "" if best[0] is None else f"{best[0]:.3g} ({best[1]})"
-        print(
-            f"| {name} | {ours:.3g} | {shown} | {peer} | {ratio:.2f} | {sign} {aim} × {beside} | {'reached' if reached else 'missed'} |"
+        shown = "" if bare is None else f"{bare:,.3g}" if bare < 1000 else f"{bare:,.0f}"
+        mine = f"{ours:,.3g}" if ours < 1000 else f"{ours:,.0f}"
+        peer = (
+            ""
+            if best[0] is None
+            else f"{best[0]:,.3g} ({best[1]})"
+            if best[0] < 1000
+            else f"{best[0]:,.0f} ({best[1]})"
         )
+        yield f"| {name} | {mine} | {shown} | {peer} | {ratio:.2f} | {sign_said} {aim} × {beside} | {'reached' if reached else 'missed'} |"
+
+
+def told(results):
+    """The table, and what was measured on what."""
+    machine, environments = results.get("machine", {}), results.get("environments", {})
+    versions = ", ".join(
+        f"{name} {one['version']}" for name, one in sorted(environments.items()) if one.get("version")
+    )
+    lines = [*rows(results["samples"])]
+    if machine:
+        lines += [
+            "",
+            f"{machine['cores']} cores ({machine['cpu'].strip()}), Python {machine['python']}. {versions}.",
+        ]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument(
+        "--page", type=pathlib.Path, help="a page with `<!-- peers -->` and `<!-- /peers -->`"
+    )
+    given = parser.parse_args()
+    content = told(json.loads(given.results.read_text()))
+    print(content)
+    if given.page:
+        before, _, rest = given.page.read_text().partition("<!-- peers -->")
+        _, end, after = rest.partition("<!-- /peers -->")
+        given.page.write_text(f"{before}<!-- peers -->\n\n{content}\n\n{end}{after}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -8,7 +8,6 @@ import pytest
 
 from ferrule import Agent, ModelOptions, Ollama, OpenAIChat, ProviderError, tool
 from ferrule.core.events import ModelAnswered, Noticed
-from ferrule.models.pull import path as model_path
 from ferrule.models.scripted import calls, says
 from ferrule.store.journal import SqliteJournal
 from ferrule.testing.ollama_double import OllamaDouble
@@ -63,27 +62,14 @@ async def test_the_question_cut_off_is_a_typed_error_with_a_next_step() -> None:
     assert caught.value.code == "context_overflow" and "num_ctx" in caught.value.hint
 
 
-@pytest.fixture(scope="module")
-def llama() -> Any:
-    if not model_path("smollm2").exists():
-        pytest.skip("the model is not pulled: `ferrule models pull smollm2`")
-    xllamacpp = pytest.importorskip("xllamacpp")
-    parameters = xllamacpp.CommonParams()
-    parameters.model.path = str(model_path("smollm2"))
-    parameters.n_ctx = 4096
-    parameters.n_parallel = 1
-    parameters.verbosity = 0
-    return xllamacpp.Server(parameters)
-
-
 SHORT = ModelOptions(temperature=0, max_tokens=40)
 
 
 @pytest.mark.model
 @pytest.mark.proves("llama-cpp.tools-dropped-is-said")
-async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_forced(llama: Any) -> None:
+async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_forced(llama_url: str) -> None:
     """SmolLM2's template takes the tools field and shows the model nothing of it."""
-    wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
+    wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     journal = SqliteJournal(":memory:")
     agent = Agent(wire, [*files.TOOLS, weather], journal=journal, way="native", options=SHORT)
     _, items = await run(agent, "What is the weather in Paris?")
@@ -93,8 +79,8 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
 
 @pytest.mark.model
 @pytest.mark.proves("llama-cpp.run")
-async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama: Any) -> None:
-    wire = OpenAIChat("smollm2", base_url=f"{llama.listening_address}/v1", api_key="none")
+async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama_url: str) -> None:
+    wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     assert (await wire.capabilities()).tools is not True
     agent = Agent(wire, [weather], journal=SqliteJournal(":memory:"), options=SHORT)
     _, items = await run(agent, "What is the weather in Paris?")

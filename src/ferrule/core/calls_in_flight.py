@@ -126,9 +126,12 @@ def named(answer: ModelAnswered, taken: Set[str], round_: int) -> ModelAnswered:
     """
     unique: list[Call] = []
     new: set[str] = set()
+    sent: set[tuple[str, str, str]] = set()
     for index, call in enumerate(answer.calls):
-        if index and call.id and call in answer.calls[:index]:
-            continue
+        if call.id:
+            if (whole := (call.id, call.tool, call.arguments)) in sent:
+                continue
+            sent.add(whole)
         base = name = call.id or f"call_{round_}_{index}"
         count = 1
         while name in taken or name in new:

@@ -84,6 +84,8 @@ class Access:
     writes: tuple[str, ...] = ()
 
     def conflicts(self, other: Access) -> bool:
+        if not self.writes and not other.writes:
+            return False
         return (
             ALONE in (self, other)
             or _meet(self.writes, other.writes)
