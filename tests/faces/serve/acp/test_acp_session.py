@@ -185,14 +185,16 @@ async def test_cancelling_withdraws_a_question_and_nothing_runs(served: Any, a_c
 
 @pytest.mark.proves("acp.cancel")
 async def test_a_prompt_that_is_cancelled_before_it_began_ends_cancelled(served: Any, a_call: Step) -> None:
-    talk = await served.talk(a_call("list_files", say="Now."), {"say": "Next."})
+    talk = await served.talk(a_call("edit_file", **EDIT), {"say": "Next."})
     blocks = [acp.text_block("go")]
     turn = asyncio.ensure_future(served.agent.prompt(session_id=talk.id, prompt=blocks))
-    await asyncio.sleep(0)  # The request is on its way, and the cancellation right behind it.
+    # The request is on its way, and the cancellation right behind it. Should that be slow, a question waits for it.
+    await asyncio.sleep(0)
     await served.agent.cancel(session_id=talk.id)
     assert (await turn).stop_reason == "cancelled"
     await served.agent.cancel(session_id=talk.id)  # Of nothing: nobody's error.
     await served.agent.cancel(session_id="no such session")
+    served.editor.says = lambda question: "reject"
     assert await talk.prompt("again") == "end_turn"
 
 
