@@ -33,6 +33,7 @@ class Together(threading.local):
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
+        self._shared: Sharing | None = journal if isinstance(journal, Sharing) else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Writer, None] = {}
         self.running = 0
@@ -40,20 +41,19 @@ class Together(threading.local):
 
     async def write(self, log: Writer) -> None:
         """Have a log's events written with those of others. What is unwritten after that, its `flush` must write."""
+        if self._shared is None:
+            return
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # What waits in a loop that has ended, nobody waits for.
             self._loop, self._waiting = loop, {}
         if not self._waiting:
-            loop.call_soon(self._write)
+            loop.call_soon(self._write, self._shared)
         self._waiting[log] = None
         await asyncio.sleep(0)
 
-    def _write(self) -> None:
+    def _write(self, journal: Sharing) -> None:
         waiting, self._waiting = [log for log in self._waiting if log.unwritten], {}
-        journal = self.journal
-        if not isinstance(journal, Sharing):
-            return
         for at in range(0, len(waiting), AT_ONCE):
             logs = waiting[at : at + AT_ONCE]
             try:

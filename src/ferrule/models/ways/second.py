@@ -7,7 +7,6 @@ out. An empty answer is asked for again as it was: some servers lose one now and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,9 +16,6 @@ from ferrule.core.messages import AssistantMessage, Message, UserMessage
 
 if TYPE_CHECKING:
     from .text import Names
-
-MAY_CALL = re.compile(r"[{(]")
-"""Characters without which no call is written in words."""
 
 EMPTY = "the answer was empty: asked again"
 """What people are told of an empty answer."""
