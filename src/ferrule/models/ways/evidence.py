@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from ferrule.tools.words import FUNCTION_WORDS, content, stem, stems, words
 
 from .request import Request
-from .slots import Slot, Value
+from .slots import Slot, Value, outermost
 from .spans import Span, number
 
 _QUOTED = re.compile(r"(?<![\w])['\"‘“`]([^'\"‘’“”`]{1,40})['\"’”`](?!\w)")
@@ -136,17 +136,7 @@ def told(slot: Slot, request: Request) -> list[Value]:
     for text, meaning in _ALIAS.findall(slot.about):
         if (span := _standing(meaning, request)) and not any(v.span and v.span.overlaps(span) for v in found):
             found.append(Value(text, span))
-    return [v for v in found if not any(_inside(v.span, o.span) for o in found)]
-
-
-def _inside(inner: Span | None, outer: Span | None) -> bool:
-    if inner is None or outer is None:
-        return False
-    return (
-        outer.first <= inner.first
-        and inner.last <= outer.last
-        and inner.last - inner.first < outer.last - outer.first
-    )
+    return outermost(found)
 
 
 def _standing(text: str, request: Request) -> Span | None:

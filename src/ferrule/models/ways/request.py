@@ -125,10 +125,7 @@ class Request:
 
     def in_name(self, span: Span) -> bool:
         """Whether it is a part of a longer name: `history` of `Natural History Museum`."""
-        width = span.last - span.first
-        return any(
-            n.first <= span.first and span.last <= n.last and width < n.last - n.first for n in self.names
-        )
+        return any(span.inside(name) for name in self.names)
 
     def _name_from(self, first: int) -> int | None:
         """The last atom of the name that begins here, or None."""

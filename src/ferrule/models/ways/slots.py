@@ -59,6 +59,12 @@ class Value:
     span: Span | None = None
 
 
+def outermost(found: Sequence[Value]) -> list[Value]:
+    """Values whose piece is no part of another's."""
+    spans = [value.span for value in found if value.span]
+    return [v for v in found if v.span is None or not any(v.span.inside(one) for one in spans)]
+
+
 def read_slots(schema: Mapping[str, Any]) -> list[Slot]:
     """The parameters of a tool's schema, in its order."""
     properties = cast(Mapping[str, Mapping[str, Any]], schema.get("properties") or {})

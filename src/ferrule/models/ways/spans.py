@@ -75,6 +75,11 @@ class Span:
     def overlaps(self, other: Span) -> bool:
         return self.first <= other.last and other.first <= self.last
 
+    def inside(self, other: Span) -> bool:
+        """Whether it is a part of another one, and less than all of it."""
+        within = other.first <= self.first and self.last <= other.last
+        return within and self.last - self.first < other.last - other.first
+
 
 def atoms(request: str) -> list[Atom]:
     """The request cut up, in order."""

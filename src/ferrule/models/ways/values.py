@@ -16,7 +16,7 @@ from .listed import lists
 from .measures import is_unit
 from .numbers import numbers
 from .request import Request
-from .slots import PATHS, Slot, Value
+from .slots import PATHS, Slot, Value, outermost
 from .spans import Atom, Span
 
 _EXAMPLES = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]{2,}\b|(?<=['`\"])\w+(?=['`\"])")
@@ -126,20 +126,9 @@ def named_choices(slot: Slot, request: Request) -> list[Value]:
     if len(found) > 1:
         later = [v for v in found if v.span and (v.span.first > 0 or v.span.last > 0)]
         found = later or found
-        longest = [v for v in found if not any(_within(v, o) for o in found)]
+        longest = outermost(found)
         found = longest or found
     return found
-
-
-def _within(inner: Value, outer: Value) -> bool:
-    if inner.span is None or outer.span is None or inner is outer:
-        return False
-    width = outer.span.last - outer.span.first
-    return (
-        outer.span.first <= inner.span.first
-        and inner.span.last <= outer.span.last
-        and inner.span.last - inner.span.first < width
-    )
 
 
 def switched(slot: Slot, request: Request) -> list[Value]:
@@ -229,7 +218,7 @@ def _plain(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
     free = [s for s in free if not _joined(request, s)] or free
     free = [s for s in free if not _cuts_name(request, s)] or free
     free = [s for s in free if not _counted(request, s) and not _before_quoted(request, s)] or free
-    free = [s for s in free if not any(_part_of(s, p) for p in phrases)] or free
+    free = [s for s in free if not any(s.inside(p) for p in phrases)] or free
     return free + [p for p in phrases if p not in free]
 
 
@@ -242,11 +231,6 @@ def _of_phrase(request: Request, span: Span) -> bool:
     if request.own.issuperset(content(inside[0])):
         return False
     return all(w.isalpha() and w.islower() and w not in FUNCTION_WORDS | _JOINTS for w in common)
-
-
-def _part_of(span: Span, phrase: Span) -> bool:
-    inside = phrase.first <= span.first and span.last <= phrase.last
-    return inside and span.last - span.first < phrase.last - phrase.first
 
 
 def _before_quoted(request: Request, span: Span) -> bool:
