@@ -1,77 +1,17 @@
-"""Sizes and spellings that keep the code easy to change. Exceptions are in lists that may only get shorter."""
+"""Names, broad handlers and suppressions: what keeps the code honest to read."""
 
 from __future__ import annotations
 
 import ast
 import re
-import statistics
 from collections.abc import Iterator
 
 import pytest
-from source import ROOT, modules
+from source import modules
 
-LOOP_LINES = 300
-FILE_LINES = 600
-FUNCTION_LINES = 80
-
-LONG_LOOPS: dict[str, int] = {}
-"""The files of the loop that are longer than they should be, and how long they are today."""
-
-LONG_FILES: dict[str, int] = {}
-LONG_FUNCTIONS: dict[str, int] = {}
-
-LOOP = ("src/ferrule/core/machine.py", "src/ferrule/engine/driver.py")
 FORBIDDEN_WORDS = ("util", "utils", "manager", "managers", "helper", "helpers")
 
 MODULES = modules()
-
-
-def too_long(sizes: dict[str, int], most: int, exceptions: dict[str, int]) -> list[str]:
-    """What is too long and not an exception, and exceptions that are no longer needed or have grown."""
-    found = [f"{name}: {size} lines" for name, size in sizes.items() if size > exceptions.get(name, most)]
-    stale = [
-        f"{name} is in the list but no longer {size} lines long: shorten the list"
-        for name, size in exceptions.items()
-        if sizes.get(name) != size
-    ]
-    return found + stale
-
-
-def lines(path: str) -> int:
-    return len((ROOT / path).read_text(encoding="utf-8").splitlines())
-
-
-def functions() -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for module in MODULES:
-        for node in ast.walk(module.tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                assert node.end_lineno is not None
-                sizes[f"{module.shown}:{node.name}"] = node.end_lineno - node.lineno + 1
-    return sizes
-
-
-@pytest.mark.proves("sizes.loop")
-def test_the_loop_is_short() -> None:
-    assert too_long({path: lines(path) for path in LOOP}, LOOP_LINES, LONG_LOOPS) == []
-
-
-@pytest.mark.proves("sizes.files")
-def test_no_file_is_long() -> None:
-    sizes = {module.shown: len(module.text.splitlines()) for module in MODULES}
-    print(
-        f"files: {len(sizes)}, median {statistics.median(sizes.values()):g}, longest {max(sizes.values())} lines"
-    )
-    assert too_long(sizes, FILE_LINES, LONG_FILES) == []
-
-
-@pytest.mark.proves("sizes.functions")
-def test_no_function_is_long() -> None:
-    sizes = functions()
-    print(
-        f"functions: {len(sizes)}, median {statistics.median(sizes.values()):g}, longest {max(sizes.values())} lines"
-    )
-    assert too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS) == []
 
 
 def names() -> Iterator[tuple[str, str]]:
