@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from script_rooms import Room
 from script_runs import PATIENT
 
 from ferrule import Agent, tool
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, Result
 from ferrule.core.events import NoticeGiven, RunFinished, ToolAnswered
 from ferrule.engine import background
 from ferrule.engine.background import MOST_RUNNING, TASK_TOOLS, standings
@@ -28,6 +29,7 @@ from ferrule.extend.sources import load
 from ferrule.extend.starlark.pool import Pool
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.store.journal import SqliteJournal
+from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 
@@ -191,24 +193,25 @@ async def test_however_a_task_fails_it_says_why(
 
 
 @pytest.mark.proves("async.tool-post")
-async def test_hooks_see_the_result_of_a_task_before_anybody_reads_it(room: Room, gate: Gate) -> None:
+async def test_hooks_see_the_result_of_a_task_and_not_its_launch(room: Room, gate: Gate) -> None:
     heard: list[ToolPost] = []
 
     @hook("tool.post", when='name == "slow"')
-    def redact(result: ToolPost) -> Action | None:
+    def redact(result: ToolPost) -> Action:
         heard.append(result)
-        return None if result.result.get("status") == "running" else modify({"result": "redacted"})
+        return modify({"result": result.result["said"] + ", redacted"})
 
     room.options["hooks"] = [redact]
     session = opened(room, slow(room), gate.tool)
     started = await session.call("slow", n=7)
+    assert started.data == {"task_id": started.data["task_id"], "status": "running"}
+    assert heard == []
     gate.passed.set()
     found = await ended(session, started.data["task_id"])
-    assert found["result"] == "redacted"
-    first, second = heard
-    assert (first.id, first.result["status"]) == (started.call_id, "running")
-    assert (second.id, second.name, second.success) == (started.call_id, "slow", True)
-    assert (second.result, second.arguments) == ({"said": "open", "n": 7}, {"n": 7})
+    assert found["result"] == "open, redacted"
+    (posted,) = heard
+    assert (posted.id, posted.name, posted.success) == (started.call_id, "slow", True)
+    assert (posted.result, posted.arguments) == ({"said": "open", "n": 7}, {"n": 7})
 
 
 @pytest.mark.proves("async.tool-post")
@@ -216,9 +219,7 @@ async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(ro
     heard: list[tuple[bool, str, str]] = []
 
     @hook("tool.post", when='name == "slow" and get(get(payload, "arguments", None), "n", 0) == 1')
-    def judge(result: ToolPost) -> Action | None:
-        if isinstance(result.result, dict) and "task_id" in result.result:
-            return None
+    def judge(result: ToolPost) -> Action:
         heard.append((result.success, result.error, result.message))
         return block("not for you")
 
@@ -231,6 +232,51 @@ async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(ro
     await ended(session, await begun(session, n=1, bad=True))
     assert [one[:2] for one in heard] == [(True, "none"), (False, "internal_error")]
     assert "broken" in heard[1][2]
+
+
+class AroundCalls:
+    """A program's own hook at the dispatcher, which breaks at whatever it does not know."""
+
+    def __init__(self) -> None:
+        self.after_calls: list[Result] = []
+
+    async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> None:
+        pass
+
+    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+        if tool.name != "slow":
+            return None
+        self.after_calls.append(result)
+        return replace(result, data=result.data["said"].upper())
+
+
+@pytest.mark.proves("async.tool-post")
+async def test_a_hook_of_a_program_sees_the_result_of_a_task_too(room: Room, gate: Gate) -> None:
+    around = AroundCalls()
+    room.options["hooks"] = [around]
+    session = opened(room, slow(room), gate.tool)
+    task_id = await begun(session, n=7)
+    gate.passed.set()
+    assert (await ended(session, task_id))["result"] == "OPEN"
+    (result,) = around.after_calls
+    assert (result.tool, result.data) == ("slow", {"said": "open", "n": 7})
+
+
+@pytest.mark.proves("async.tool-post")
+async def test_hooks_see_that_a_task_could_not_be_started(room: Room, gate: Gate) -> None:
+    heard: list[tuple[bool, str]] = []
+
+    @hook("tool.post", when='name == "slow"')
+    def hear(result: ToolPost) -> None:
+        heard.append((result.success, result.error))
+
+    room.options["hooks"] = [hear]
+    session = opened(room, slow(room), gate.tool)
+    for _ in range(16):
+        await begun(session)
+    refused = await session.call("slow")
+    assert refused.error_type is ErrorType.LIMIT
+    assert heard == [(False, "limit")]
 
 
 # ---- ends and bounds

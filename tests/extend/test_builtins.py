@@ -256,6 +256,34 @@ async def test_a_command_that_takes_too_long_is_an_outcome_and_not_an_error(room
     assert (value["ok"], value["timed_out"], value["exit_code"]) == (False, True, -1)
 
 
+@pytest.mark.proves("starlark.exec")
+async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_there_is(room: Room) -> None:
+    asked: list[float] = []
+
+    @tool(side_effect="execute", name="run_command")
+    def heard(command: list[str], timeout: float, cwd: str) -> str:
+        """Run something."""
+        asked.append(timeout)
+        return ""
+
+    room.commands = (heard,)
+    body = "return exec.run('true', [], args['milliseconds'])['ok']"
+    for milliseconds in (1, 15, 999, 1000, 1001, 30_000, 0):
+        await room.value(body, {"milliseconds": milliseconds})
+    assert asked == [0.001, 0.015, 0.999, 1, 1.001, 30, 3600]
+    for wrong in (-1, 3_600_001, "soon", True):
+        result = await room.run(body, {"milliseconds": wrong})
+        assert result.error_type is ErrorType.VALIDATION_FAILED
+        assert "milliseconds from 1 to 3600000" in (result.error_message or "")
+
+
+@pytest.mark.proves("starlark.exec")
+async def test_a_command_is_ended_after_its_milliseconds(room: Room) -> None:
+    value = await room.value("return exec.run('sleep', ['60'], 50)")
+    assert value["timed_out"]
+    assert "ended after 0.05 s" in value["stdout"]
+
+
 @pytest.mark.proves("starlark.through-the-gate")
 async def test_a_command_that_a_rule_denies_is_not_run(room: Room) -> None:
     room.options["deny"] = ["Bash(touch *)"]

@@ -25,7 +25,7 @@ BAD = {
     "a nested text": ("x = []\nfor i in range(100000):\n    x = [x]\nreturn x", None, ""),
     "a result of 100 MB": ("return 'x' * 100000000", ErrorType.LIMIT, "result"),
     "a fail": ("fail('no way')", ErrorType.INTERNAL_ERROR, "mine.md:7: no way"),
-    "an expression that backtracks": ("re.match('(a+)+$', 'a' * 40 + 'b')", ErrorType.TIMEOUT, "time it may take"),
+    "an expression that takes minutes": ("re.search('(?:(?:a?){50}){19}c|.*?x', ('a' * 5000 + '\\n') * 1000)", ErrorType.TIMEOUT, "time it may take"),
     "a sleep beyond its time": ("sleep(60000)", ErrorType.TIMEOUT, "time it may take"),
 }  # fmt: skip
 """What a script does, the error it is, and what that says; None where either a value or an error will do."""
@@ -35,7 +35,7 @@ async def through_an_agent(room: Room, body: str, *, kill: Pool | None = None) -
     """A model calls the bad tool, then a good one. With `kill`, workers are killed as soon as the script says something."""
     descend = "def descend(f, n):\n    return f(f, n + 1)\n"
     # What needs a moment for its own sake must not be stopped for that on a busy machine.
-    endless = body == ENDLESS or "sleep" in body or "re.match" in body
+    endless = body == ENDLESS or "sleep" in body or "re.search" in body
     milliseconds = "500" if endless and kill is None else str(PATIENT * 1000)
     bad = room.tool(descend.replace("\n", "\n    ").rstrip() + "\n" + body, timeout_ms=milliseconds)
     good = room.tool("return 'fine'", "good")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import textwrap
 from typing import Any
 
 import pytest
 
-from ferrule import Agent, Block, Hook, Limits
+from ferrule import Agent, Block, Hook, Limits, tool
 from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.identity import Identity
@@ -306,6 +307,66 @@ async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own
     with pytest.raises(LimitReached, match="max_seconds"):
         await agent.run("go")
     assert pool.pids == ()
+
+
+@pytest.mark.proves("file.timeout")
+@pytest.mark.parametrize(
+    ("header", "ends"), [("", False), ("timeout_ms: 0\n", False), ("timeout_ms: 86400000\n", True)]
+)
+async def test_without_a_time_or_with_0_a_script_goes_on_for_days(
+    shared_workers: Pool, monkeypatch: pytest.MonkeyPatch, header: str, ends: bool
+) -> None:
+    """Two days pass on the loop's clock while the script waits for a tool. A bound of one day is seen to end it."""
+    reached = asyncio.Event()
+    passed = asyncio.Event()
+
+    @tool(side_effect="none", timeout=1_000_000_000.0)
+    async def gate() -> str:
+        """Wait."""
+        reached.set()
+        await passed.wait()
+        return "open"
+
+    script = "script: |\n  def run(args):\n      return meta.call_tool('gate', {})\n"
+    made = make_tool(fields(header + script), World(), pool=shared_workers)
+    session = session_of(made, gate).session()
+    call = asyncio.create_task(session.call("t"))
+    await asyncio.wait_for(reached.wait(), 10)
+    loop = asyncio.get_running_loop()
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + 2 * 86_400)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    passed.set()
+    result = await call
+    await session.close()
+    if ends:
+        assert result.error_type is ErrorType.TIMEOUT
+    else:
+        assert (result.success, result.data) == (True, "open")
+
+
+@pytest.mark.proves("file.timeout")
+@pytest.mark.parametrize(("policy", "attempts"), [("", 1), ("policy: {max_attempts: 2}\n", 2)])
+async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_says_so(
+    shared_workers: Pool, policy: str, attempts: int
+) -> None:
+    tried: list[int] = []
+
+    @tool(side_effect="none")
+    def count() -> int:
+        """Count."""
+        tried.append(1)
+        return 1
+
+    loop = "script: |\n  def run(args):\n      meta.call_tool('count', {})\n      for i in range(2000000000):\n          pass\n"
+    header = "side_effect: none\ntimeout_ms: 100\n" + policy
+    agent = session_of(make_tool(fields(header + loop), World(), pool=shared_workers), count)
+    session = agent.session()
+    result = await session.call("t")
+    await session.close()
+    assert result.error_type is ErrorType.TIMEOUT
+    assert len(tried) == attempts
 
 
 @pytest.mark.proves("file.script-errors")

@@ -33,7 +33,7 @@ ROOT_FILES = {"", "_version", "__main__", "command"}
 HEAVY = {
     "pydantic": {"tools.modelled", "connect.mcp"},
     "any_llm": {"models"},
-    "re2": {"toolkits.stdlib"},
+    "re2": {"toolkits.stdlib", "extend.starlark.inside"},
     "pydantic_monty": {"toolkits.code_mode"},
     "httpx2": {"connect.mcp"},
     "httpx": {"connect.a2a"},

@@ -19,6 +19,7 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import make
 from ferrule.tools.definition import Tool, Touch
+from ferrule.tools.launch import Launch
 
 from .background import TASK_TOOLS
 from .delegated_work import Request
@@ -64,7 +65,7 @@ async def delegate(
     ] = "",
     max_verify_retries: Annotated[int, "How often it may correct work that did not pass, 0 to 5."] = 2,
     wait: Annotated[bool, "False: go on at once, and read the answer with task_await."] = True,
-) -> dict[str, Any]:
+) -> dict[str, Any] | Launch:
     """See `_ABOUT`."""
     request = Request(
         task,

@@ -30,8 +30,9 @@ from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.definition import OWN, Loading, Tool
+from ferrule.tools.launch import Launch
 
-from .background import TASK_TOOLS, background
+from .background import TASK_TOOLS
 from .delegated_work import DelegatedWork, Delegator, Home, Request
 from .hook_events import DelegationPre
 from .lineage import Lineage
@@ -68,7 +69,7 @@ class Delegation:
             raise ConfigError(f"there is an agent `{agent.name}` already", hint="choose another name")
         self._own[agent.name] = agent
 
-    async def run(self, request: Request, context: Context) -> dict[str, Any]:
+    async def run(self, request: Request, context: Context) -> dict[str, Any] | Launch:
         """Carry a request out. Raises ToolFailed."""
         work = self._planned(request, context, token_hex(16))
         work = await self._allowed(work)
@@ -76,10 +77,8 @@ class Delegation:
         if request.wait:
             return await self._counted(work)
         self._check_room(work.name)
-        task = background(context).start(
-            lambda: self._counted(work), name=f"agent {work.name}", tell=context.tell, of_run=True
-        )
-        return {"status": "started", "task_id": task, "agent": work.name, "session": work.session_id}
+        shown = {"status": "started", "agent": work.name, "session": work.session_id}
+        return Launch(lambda: self._counted(work), f"agent {work.name}", of_run=True, shown=shown)
 
     # ---- what would be done
 

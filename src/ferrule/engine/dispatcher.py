@@ -29,6 +29,7 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunks import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool
+from ferrule.tools.launch import Launch
 
 from . import shell
 from .bounds import Bounded, bound
@@ -224,6 +225,8 @@ class Dispatcher:
             result = await self._invoke(tool, values, prepared, context, started)
         else:
             result = await self._answered(answered, call, started)
+        if context.launched:
+            return result
         for hook in self._hooks:
             result = await self._after(hook, tool, result, context)
         if self.keeper is not None and self._hooks:
@@ -298,6 +301,8 @@ class Dispatcher:
             handler = tool.handler
             attempt = (lambda: handler(**given)) if tool.is_async else (lambda: _in_thread(handler, given))
             value = await shell.run(tool, attempt, self._clock, context)
+            if isinstance(value, Launch):
+                value = self._launch(tool, value, call, context)
             if tool.output is not None:
                 value, problems = tool.output.encode(value)
                 if problems:
@@ -335,18 +340,52 @@ class Dispatcher:
             notes=(*kept.notes, *prepared.notes),
         )
 
+    def _launch(self, tool: Tool, launch: Launch, call: Call, context: Context) -> dict[str, Any]:
+        """Begin the work of a call as a task; what the call is answered with. Raises ToolFailed (`limit`)."""
+        from .background import background
+
+        async def work() -> Any:
+            return await self._finish_task(tool, launch, call, context)
+
+        tasks = background(context)
+        task_id = tasks.start(work, name=launch.name, tell=context.tell, of_run=launch.of_run)
+        context.launched = True
+        return {"task_id": task_id, "status": "running", **launch.shown}
+
+    async def _finish_task(self, tool: Tool, launch: Launch, call: Call, context: Context) -> Any:
+        """What hooks leave of the outcome of a call that was launched. Raises ToolFailed, or what the work raised."""
+        if not self._hooks:
+            return await launch.work()
+        started = self._clock.monotonic()
+        try:
+            value = bound(await launch.work(), self._room)
+        except ToolFailed as error:
+            result = self._failed(call, error.error_type, error.message, started)
+        except Exception as error:  # noqa: BLE001  boundary: hooks are told of whatever came of it
+            result = self._failed(call, ErrorType.INTERNAL_ERROR, _said(error), started)
+        else:
+            duration = int((self._clock.monotonic() - started) * 1000)
+            result = Result(call.id, call.tool, True, value.data, duration_ms=duration, partial=value.partial)
+        for hook in self._hooks:
+            result = await self._after(hook, tool, result, context)
+        for note in result.notes:
+            context.tell(note)
+        if not result.success:
+            raise ToolFailed(result.error_type, result.error_message or f"`{call.tool}` failed")
+        return result.data
+
     async def _gathered(self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]) -> Bounded:
         """A result that comes in pieces. Hooks see its beginning, and what they do not see is not kept."""
         from .keeping import cut_chunks
 
-        seconds = tool.reliability.timeout or shell.DEFAULT_TIMEOUT
+        seconds = shell.time_of(tool)
         try:
             async with asyncio.timeout(seconds):
                 if self.keeper is None or self._hooks:
                     return await cut_chunks(chunks, self._room)
                 return await self.keeper.gather(tool, chunks, context.identity, notes)
         except TimeoutError as error:
-            said = f"`{tool.name}` did not give all of its output within {seconds:g} s"
+            said = f"`{tool.name}` did not give all of its output within {seconds or 0:g} s"
             raise ToolFailed(ErrorType.TIMEOUT, said) from error
 
     async def _kept_after(self, keeper: Keeper, tool: Tool, result: Result, context: Context) -> Result:

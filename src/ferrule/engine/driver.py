@@ -13,6 +13,7 @@ dispatcher's, what was said is the journal's. Its own promises:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from secrets import token_hex
@@ -255,6 +256,7 @@ class Driver:
         async def nested(tool: str, arguments: dict[str, Any]) -> Result:
             return await self.call(tool, arguments, by=f"call {call.id}")
 
+        seconds = prepared.tool.reliability.timeout if prepared.tool else None
         return Context(
             self.log.identity,
             call.id,
@@ -262,7 +264,7 @@ class Driver:
             self._resources,
             progress=lambda text: self.log.show(Progress(call.id, text)),
             call=nested,
-            deadline=prepared.tool.reliability.timeout if prepared.tool else None,
+            deadline=None if seconds == math.inf else seconds,
             tell=lambda text: self.inbox.tell(text, call.tool),
             on_close=self.closers.add,
             note=self.log.notice,

@@ -61,7 +61,8 @@ class Answer:
 
 class Hook(Protocol):
     """`before` sees checked values and answers None to let the call pass; `after` may return another
-    result for the same call. Both run for every call, whoever asked for it."""
+    result for the same call. Both run for every call, whoever asked for it. Of a call whose work goes on as a task
+    (`tools.launch`), `after` sees the outcome of the task once it is there, and never the launch."""
 
     async def before(
         self, tool: Tool, values: Mapping[str, Any], context: Context

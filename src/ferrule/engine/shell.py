@@ -15,6 +15,7 @@ An attempt that timed out in a thread cannot be stopped: the thread goes on and 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -37,8 +38,9 @@ async def run(tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, c
 
     Retries are shown to the person by `context.progress`, exhaustion is noted by `context.note`.
     """
-    policy, number = tool.reliability, 0
-    seconds = policy.timeout or DEFAULT_TIMEOUT
+    policy = tool.reliability
+    number = 0
+    seconds = time_of(tool)
     while True:
         number += 1
         limit = asyncio.timeout(seconds)
@@ -57,6 +59,12 @@ async def run(tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, c
             raise _exhausted(tool, failure, number, context, wait if number < most else None)
         context.progress(f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most} in {wait:.1f} s")
         await clock.sleep(wait)
+
+
+def time_of(tool: Tool) -> float | None:
+    """Seconds that one attempt may take; None: no bound."""
+    seconds = tool.reliability.timeout or DEFAULT_TIMEOUT
+    return None if seconds == math.inf else seconds
 
 
 def _exhausted(

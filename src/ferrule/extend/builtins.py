@@ -15,7 +15,7 @@ What each returns (requirement 003 and systems.md §4.1; a failure is an error o
     cache.get(key, default=None), set(key, value), has(key), delete(key), clear()       of this file, for this session
     ctx: the same and snapshot(), of all files, for this turn;  metrics.incr(name, delta=1), get(name), reset(name), snapshot()
     parallel.launch(tool, args={}, depends_on=[])           an id; parallel.wait_all, wait_any, race (ids), join(mode, ids): outcomes (`asked.parallel`)
-    task.poll(id), task.wait(id, timeout_ms)                how a tool that goes on by itself stands (`tasks`)
+    task.poll(id), task.wait(id, timeout_ms)                how a tool that goes on by itself stands (`engine.background`)
     time.now(), uuid.v4(), uuid.v7(), random(min, max), sleep(ms)     seconds since 1970, text, a whole number with both ends, None
     os.cwd(), os.hostname(), os.platform(), os.args()       what `asked.surroundings` says of each
     env(name, default=None)                                 a variable that child processes may see

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,12 +13,13 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
+from ferrule.tools.launch import Launch
+from ferrule.tools.reliability import RETRIED, Reliability
 
 from .builtins import Builtins, World
 from .bundles import Condition
 from .starlark.pool import Pool, beside, shared
 from .starlark.script import Bounds, Script
-from .tasks import SECONDS, start_task
 from .told import Lines
 from .tool_file import ToolFile
 
@@ -53,14 +55,26 @@ def make_tool(
         )
     except ConfigError as error:
         raise ConfigError(f"{file.file}: {error.detail}", hint=error.hint) from error
-    seconds = file.timeout_ms / 1000 + _SLACK if file.timeout_ms and not file.is_async else None
     return replace(
         made,
         context_parameter=CONTEXT if handler is None else None,
-        reliability=replace(file.policy, timeout=seconds),
+        reliability=_reliability(file),
         source=f"file {file.file}",
         annotations={"async": True} if file.is_async else {},
     )
+
+
+def _reliability(file: ToolFile) -> Reliability:
+    """The policy of a file: without `timeout_ms`, or with 0, nothing but the run's own end ends its script.
+
+    A script that ran out of time would do so again: it is tried again only where the file speaks of attempts.
+    """
+    bounded = file.timeout_ms and not file.is_async
+    seconds = file.timeout_ms / 1000 + _SLACK if bounded else math.inf
+    retried = file.policy.retry_on
+    if retried is None and file.policy.max_attempts is None:
+        retried = tuple(kind for kind in RETRIED if kind != "timeout")
+    return replace(file.policy, timeout=seconds, retry_on=retried)
 
 
 def _runner(
@@ -80,7 +94,7 @@ def _runner(
         if not file.is_async:
             return await run_script(script, arguments, context, world, file, pool)
         run = partial(run_script, script, arguments, context, world, file, pool or beside())
-        return start_task(run, file.name, arguments, context)
+        return Launch(run, file.name)
 
     return handler
 
@@ -97,7 +111,7 @@ async def run_script(
     web = world.web.narrowed(file.domains) if file.domains is not None else world.web
     builtins = Builtins(context, world, file=file.file, web=web)
     lines = Lines(context, file.name)
-    seconds = file.timeout_ms / 1000 if file.timeout_ms else SECONDS if file.is_async else None
+    seconds = file.timeout_ms / 1000 if file.timeout_ms else None
     try:
         return await (pool or shared()).run(
             script,

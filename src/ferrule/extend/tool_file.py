@@ -12,7 +12,7 @@
 
 Source: requirement 003. The name is the file's stem; `strict`, `side_effect`, `risk`, `network`, `policy`, `examples` and `tests` are ours. Keys
 that mean nothing are warnings. `policy` is that of every source of tools (`tools.reliability`): attempts, waits, and the time by that name
-or as `timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tasks`). The same keys, with `name` and
+or as `timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tools.launch`). The same keys, with `name` and
 `description`, make a tool inline.
 
 A script that uses `http` or `delegate` and says no `side_effect` is `external`, so that a person is asked: these reach the
@@ -97,8 +97,8 @@ class Case:
 class ToolFile:
     """A tool as it was written.
 
-    `script` None: its handler comes from a program. `timeout_ms` 0: no bound of its own, so that the engine's holds
-    (`engine.shell.DEFAULT_TIMEOUT` for one attempt). `schema` is that of the arguments; `domains` None: what the run may reach.
+    `script` None: its handler comes from a program. `timeout_ms` 0: no bound, the script goes on
+    until it or its run ends. `schema` is that of the arguments; `domains` None: what the run may reach.
     """
 
     name: str
@@ -209,7 +209,7 @@ def _timeout(node: Node, name: str, policy: Reliability) -> int:
     if type(found.value) is not int:
         raise found.error(f"tool `{name}`: timeout_ms must be a whole number of milliseconds")
     if found.value < 0:
-        raise found.error(f"tool `{name}`: timeout_ms must be >= 0", hint="0 means: no bound of its own")
+        raise found.error(f"tool `{name}`: timeout_ms must be >= 0", hint="0 means: no bound")
     return found.value
 
 

@@ -1,7 +1,8 @@
 """Finds the lines that match. A script of its own: `python -I -S -W ignore matcher.py`.
 
-A process of its own because an expression with nested repeats can take years on one line, and Python's
-`re` can be neither interrupted nor given a time: who started this process ends it.
+A process of its own because an expression with nested repeats can take years on one line. It ends itself with status
+`STUCK` where one line takes more than `LINE_SECONDS` of processor time, and who started it ends it when the whole search
+has had its time.
 
 Standard input: the expression (length in 4 bytes, UTF-8), one byte `i` or `-` (ignore case or not), the
 number of matches wanted (4 bytes), then files: length (4 bytes) and content. Standard output: for each file
@@ -16,8 +17,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
+from types import FrameType
+
+LINE_SECONDS = 0.25
+STUCK = 75
 
 
 def main() -> None:
@@ -28,10 +34,12 @@ def main() -> None:
     search = re.compile(data[4 : 4 + size].decode(), flags).search
     wanted = int.from_bytes(data[5 + size : 9 + size], "big")
     at = 9 + size
+    place = _watched()
     while at < len(data):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         found: list[str] = []
         for number, line in enumerate(lines(data[at + 4 : end]), 1):
+            place[0] += 1
             match = search(line) if wanted else None
             if match:
                 found.append(f"{number}:{match.start()}")
@@ -39,6 +47,22 @@ def main() -> None:
         # Unbuffered: if a later file takes for ever, the answers before it are out.
         os.write(1, " ".join(found).encode() + b"\n")
         at = end
+
+
+def _watched() -> list[int]:
+    """A count of lines begun, watched from now on: if it stands still, this process ends."""
+    place = [0]
+    seen = [0]
+
+    def look(number: int, frame: FrameType | None) -> None:
+        # `re` lets handlers of signals run while it matches.
+        if place[0] == seen[0] and place[0]:
+            os._exit(STUCK)
+        seen[0] = place[0]
+
+    signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS / 2, LINE_SECONDS / 2)
+    return place
 
 
 def lines(data: bytes) -> Iterator[str]:

@@ -27,7 +27,7 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
 
 from .examples import with_examples
-from .matcher import lines
+from .matcher import LINE_SECONDS, lines
 from .ripgrep import find_ripgrep, sieve
 from .search_pattern import Kind, Pattern, read_pattern
 from .search_python import Hit, match
@@ -135,7 +135,8 @@ class _Search:
 
     def _too_slow(self, name: str) -> None:
         what = (
-            f"the search took longer than its time, at `{printable(name)}`; files after it were not searched"
+            f"the search took longer than its time, or than {LINE_SECONDS:g} s for one line, at "
+            f"`{printable(name)}`; files after it were not searched"
         )
         step = "simplify the pattern (no repeat inside a repeat, like `(a+)+`) or narrow `path`"
         if not self.found.rows:
@@ -153,7 +154,12 @@ class _Search:
             directory=self.directory,
             timeout=self.left(),
         )
-        self.found.names = [names[hit.number - 1] for hit in (hits[0] if hits else [])]
+        if not hits:
+            self.found.warnings.append(
+                "names of files were not looked at: the pattern took too long on one of them"
+            )
+            return
+        self.found.names = [names[hit.number - 1] for hit in hits[0]]
 
 
 def _take(names: Iterator[str]) -> list[str]:

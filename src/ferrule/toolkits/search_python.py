@@ -10,6 +10,7 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
+from .matcher import STUCK
 from .process import run_process
 from .search_pattern import Pattern
 
@@ -29,7 +30,8 @@ async def match(
 ) -> list[list[Hit]]:
     """The hits in each content, `wanted` at the most in all.
 
-    Shorter than `contents` if time (seconds) ran out: the next one is the one that took too long.
+    Shorter than `contents` if time (seconds) ran out, or one line took more than `matcher.LINE_SECONDS`: the next content
+    is the one that took too long.
     """
     expression = pattern.expression.encode()
     pieces = [
@@ -58,7 +60,7 @@ async def match(
         grace=0.0,
     )
     complete = bytes(answer).split(b"\n")[:-1]
-    if ended.exit_code != 0 and not ended.timed_out:
+    if ended.exit_code not in (0, STUCK) and not ended.timed_out:
         how = ended.signal or ended.exit_code
         raise ToolFailed(ErrorType.INTERNAL_ERROR, f"the search stopped: its matcher ended early ({how})")
     return [[_hit(word) for word in line.split()] for line in complete]

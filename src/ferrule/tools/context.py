@@ -52,6 +52,8 @@ class Context:
     note: Callable[[str, str], None] = lambda topic, text: None
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
     record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None
+    launched: bool = False
+    """Whether the call was answered and its work goes on as a task (`tools.launch`). Set by the dispatcher."""
 
     def resource(self, kind: type[T]) -> T:
         """What the run was given of this kind: `context.resource(Workspace)` is the folder it works in.

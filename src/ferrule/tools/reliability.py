@@ -38,7 +38,7 @@ _MOST = 1_000_000_000
 class Reliability:
     """What was said of attempts; None where nothing was, which takes the default. Times in seconds.
 
-    `timeout` bounds one attempt (the engine's bound if None). Before retry n it waits `backoff * factor**n`, and up to `jitter`
+    `timeout` bounds one attempt (the engine's bound if None, no bound if `math.inf`). Before retry n it waits `backoff * factor**n`, and up to `jitter`
     (a share of `backoff`) more, at most `backoff_max`: also for a service that says itself when to come back.
     """
 
@@ -57,7 +57,7 @@ class Reliability:
                 raise ValueError(f"{name} = {number!r}: it must be at least {least}")
         if self.max_attempts is not None and self.max_attempts < 1:
             raise ValueError("max_attempts counts all attempts: it must be at least 1")
-        if self.timeout is not None and not 0 < self.timeout < math.inf:
+        if self.timeout is not None and not self.timeout > 0:
             raise ValueError("timeout must be more than 0 seconds")
         if self.retry_on is not None:
             object.__setattr__(self, "retry_on", tuple(_SAME.get(name, name) for name in self.retry_on))

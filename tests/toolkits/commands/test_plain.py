@@ -309,9 +309,9 @@ def test_running_out_of_time_is_a_timeout_with_what_was_said_so_far(folder: Path
     assert not error.transient
 
 
-@pytest.mark.parametrize("timeout", [0, -1, 3601])
-def test_a_timeout_outside_its_bounds_is_refused(folder: Path, timeout: int) -> None:
-    assert "from 1 to 3600" in refusal(folder, "true", timeout=timeout).message
+@pytest.mark.parametrize("timeout", [0, -1, 0.0001, 3600.5])
+def test_a_timeout_outside_its_bounds_is_refused(folder: Path, timeout: float) -> None:
+    assert "from 0.001 to 3600 seconds" in refusal(folder, "true", timeout=timeout).message
 
 
 def test_what_was_left_running_is_named(folder: Path) -> None:

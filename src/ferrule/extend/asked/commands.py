@@ -7,6 +7,7 @@ imitate. Where a tool of that name leaves none, because it is somebody else's, i
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,6 +23,8 @@ from .scope import Scope, failed, invalid
 _LAST_STATUS = re.compile(r"(?:\A|\n)\[exit status (-?\d+)\]\Z")
 _LINE = re.compile(r"[|<>;\n]|&&")
 _FORM = "extend.run_command"
+_LONGEST = 3_600_000
+"""Milliseconds that `run_command` gives a command at the most (`toolkits.commands.policy.LONGEST_TIMEOUT`)."""
 
 
 async def run(
@@ -33,8 +36,13 @@ async def run(
         raise invalid(
             f"`exec.run`: `{program}` is a line for a shell; give a program and a list of arguments"
         )
+    if type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= _LONGEST:
+        raise invalid(
+            f"`exec.run`: timeout_ms = {timeout_ms!r}: milliseconds from 1 to {_LONGEST}, or 0 for the longest"
+        )
+    longest = math.ceil(timeout_ms) or _LONGEST
     started = time.monotonic()
-    result = await _command(scope, [program, *map(str, args)], int(timeout_ms), dir)
+    result = await _command(scope, [program, *map(str, args)], longest, dir)
     took = int((time.monotonic() - started) * 1000)
     facts = take(scope.context, result.call_id)
     if result.error_type is ErrorType.TIMEOUT:
@@ -51,9 +59,10 @@ async def _command(scope: Scope, argv: list[str], timeout_ms: int, folder: str) 
     """`run_command` comes in two forms: one takes seconds, the other (requirement 001's) milliseconds."""
     memory = scope.context.memory
     form = memory.get(_FORM, "seconds")
+    whole = timeout_ms % 1000 == 0
     timed: dict[str, dict[str, Any]] = {
-        "seconds": {"timeout": max(1, -(-timeout_ms // 1000))},
-        "milliseconds": {"timeout_ms": max(1, timeout_ms)},
+        "seconds": {"timeout": timeout_ms // 1000 if whole else timeout_ms / 1000},
+        "milliseconds": {"timeout_ms": timeout_ms},
     }
     given = {"command": argv, "cwd": folder or "."}
     result = await scope.shipped("run_command", given | timed[form])

@@ -66,7 +66,7 @@ def _fields(definition: Any) -> dict[str, Any]:
     return dict(cast("dict[str, Any]", definition)) if isinstance(definition, dict) else {}
 
 
-# ---- tools that go on by themselves (`extend.tasks`)
+# ---- tools that go on by themselves (`engine.background`)
 
 
 async def task_poll(scope: Scope, task_id: str) -> Any:

@@ -17,7 +17,9 @@ from ferrule.core.errors import ConfigError
 from .inside.frames import FRAME_LIMIT, HEAD, packed
 
 _FOLDER = str(Path(__file__).parent)
-_START = "import sys; sys.path.append(sys.argv[1]); from inside.worker import start; start(sys.argv[2])"
+_START = "import sys; sys.path += sys.argv[1:]; from inside.worker import start; start()"
+_LIBRARIES = {"starlark": "starlark-pyo3", "re2": "google-re2"}
+"""What a worker imports from outside the standard library, and the packages that bring it."""
 _PIECE = 1 << 18
 READY_SECONDS = 20.0
 """How long a new worker may take until it can be used, on a machine that is busy."""
@@ -40,7 +42,7 @@ class Process:
         self._socket, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START, _FOLDER, libraries],
+                [sys.executable, "-I", "-S", "-c", _START, _FOLDER, *libraries],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -133,13 +135,16 @@ class Process:
         return taken
 
 
-def _libraries() -> str:
-    """The folder that the Starlark library lies in. It is never loaded into this process."""
-    found = importlib.util.find_spec("starlark")
-    if found is None or not found.origin:
-        raise ConfigError(
-            "scripts need the library `starlark-pyo3`",
-            code="missing_extra",
-            hint="pip install 'ferrule[files]'",
-        )
-    return str(Path(found.origin).parent.parent)
+def _libraries() -> list[str]:
+    """The folders that the worker's libraries lie in. They are never loaded into this process."""
+    folders: list[str] = []
+    for name, package in _LIBRARIES.items():
+        found = importlib.util.find_spec(name)
+        if found is None or not found.origin:
+            raise ConfigError(
+                f"scripts need the library `{package}`",
+                code="missing_extra",
+                hint="pip install 'ferrule[files]'",
+            )
+        folders.append(str(Path(found.origin).parent.parent))
+    return list(dict.fromkeys(folders))

@@ -29,14 +29,14 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]
     """The arguments of the full form that those of the plain one mean."""
     timeout = values.get("timeout")
     seconds = policy.timeout if timeout is None else timeout
-    if not 1 <= seconds <= LONGEST_TIMEOUT:
-        raise RetryCall(f"`timeout` must be from 1 to {LONGEST_TIMEOUT} seconds, found {seconds}")
+    if not 0.001 <= seconds <= LONGEST_TIMEOUT:
+        raise RetryCall(f"`timeout` must be from 0.001 to {LONGEST_TIMEOUT} seconds, found {seconds}")
     return {
         "command": values["command"],
         "mode": "shell" if values.get("shell") else "argv",
         "cwd": values.get("cwd", "."),
         "stdin": values.get("stdin", ""),
-        "timeout_ms": seconds * 1000,
+        "timeout_ms": round(seconds * 1000),
         "capture": {"merge_stderr": True},
     }
 
@@ -60,7 +60,7 @@ async def run_command(
         str | list[str], COMMAND, 'The program and its arguments: ["pytest", "-q"], or as text: pytest -q'
     ],
     context: Context,
-    timeout: Annotated[int | None, "Seconds after which it is ended, 1 to 3600 (default 300)."] = None,
+    timeout: Annotated[float | None, "Seconds after which it is ended, up to 3600 (default 300)."] = None,
     cwd: Annotated[str, READS, "The folder of the workspace to start in."] = ".",
     stdin: Annotated[str, "Text for its standard input."] = "",
     shell: Annotated[bool, "Run the text with a shell, where the settings allow it."] = False,

@@ -1,6 +1,8 @@
 """Built-ins that only compute. Each takes and returns JSON values; a ValueError or TypeError is the script's error.
 
-A regular expression can take longer than anyone waits: it holds the worker, and the owner's wall clock ends the worker.
+Regular expressions are RE2's (https://github.com/google/re2/wiki/Syntax): no look-around and no back-references, and therefore
+time that is linear in the text, whatever the pattern. A built-in that takes too long holds the worker, and the owner's wall clock
+ends the worker.
 """
 
 from __future__ import annotations
@@ -12,15 +14,19 @@ import json
 import math
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 PATTERN_LIMIT = 4_096
 """Characters of a regular expression at the most."""
+PATTERN_MEMORY = 8 << 20
+"""Bytes that one compiled expression may take."""
 MATCHES_LIMIT = 10_000
 """Matches that one call finds at the most."""
 PAD_LIMIT = 1 << 20
 _FIELD = re.compile(r"\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}")
+_REFERENCE = re.compile(r"\\(?:([1-9][0-9]?)|g<(\w+)>|(.|$))", re.DOTALL)
+_ESCAPES = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
 
 
@@ -37,7 +43,7 @@ def search(pattern: str, text: str) -> dict[str, Any] | None:
 def findall(pattern: str, text: str) -> list[Any]:
     """All matches: texts without groups or with one, else a list of groups for each."""
     found: list[Any] = []
-    for one in _compiled(pattern).finditer(text):
+    for one in _matches(_compiled(pattern), text):
         if len(found) == MATCHES_LIMIT:
             raise ValueError(f"re.findall: more than {MATCHES_LIMIT} matches; search a smaller text")
         groups = list(one.groups(""))
@@ -47,12 +53,24 @@ def findall(pattern: str, text: str) -> list[Any]:
 
 def replace(pattern: str, replacement: str, text: str) -> str:
     """`text` with every match replaced; `\\1` and `\\g<name>` stand for groups."""
-    return _compiled(pattern).sub(replacement, text)
+    pieces: list[str] = []
+    end = 0
+    for one in _matches(_compiled(pattern), text):
+        pieces += (text[end : one.start()], _expand(one, replacement))
+        end = one.end()
+    return "".join([*pieces, text[end:]])
 
 
 def split(pattern: str, text: str) -> list[str | None]:
-    """The pieces between matches."""
-    return list(_compiled(pattern).split(text, maxsplit=MATCHES_LIMIT))
+    """The pieces between matches, and the groups of each match."""
+    pieces: list[str | None] = []
+    end = 0
+    for number, one in enumerate(_matches(_compiled(pattern), text)):
+        if number == MATCHES_LIMIT:
+            break
+        pieces += (text[end : one.start()], *one.groups())
+        end = one.end()
+    return [*pieces, text[end:]]
 
 
 def truncate(text: str, most: int) -> str:
@@ -329,16 +347,58 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """By full name; `names.COMPUTED` lists the same (a test compares them)."""
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str) -> Any:
     if len(pattern) > PATTERN_LIMIT:
         raise ValueError(f"re: a pattern of {len(pattern)} characters, the bound is {PATTERN_LIMIT}")
+    re2 = _engine()
+    options = re2.Options()
+    options.max_mem = PATTERN_MEMORY
+    options.log_errors = False
     try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"re: the pattern cannot be read: {error}") from None
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        said: Any = error.args[0]
+        shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        raise ValueError(
+            f"re: the pattern cannot be read: {shown} (RE2 syntax: no look-around, no back-references)"
+        ) from None
 
 
-def _found(one: re.Match[str] | None) -> dict[str, Any] | None:
+def _engine() -> Any:
+    # Only workers need it, and they load it before they may open nothing any more.
+    import re2  # pyright: ignore[reportMissingImports]  an extra, without types
+
+    return re2
+
+
+def _matches(compiled: Any, text: str) -> Iterator[Any]:
+    """Every match in its order. google-re2 gives an empty match that lies ahead a second time."""
+    last: tuple[int, int] | None = None
+    for one in compiled.finditer(text):
+        if one.span() != last:
+            last = one.span()
+            yield one
+
+
+def _expand(one: Any, replacement: str) -> str:
+    """The replacement of one match. RE2's own `expand` spoils what is not ASCII."""
+
+    def piece(reference: re.Match[str]) -> str:
+        number, name, escape = reference.groups()
+        if escape is not None:
+            if escape not in _ESCAPES:
+                raise ValueError(f"re.replace: bad escape `\\{escape}` in the replacement")
+            return _ESCAPES[escape]
+        group = number or name
+        try:
+            return one[int(group) if group.isdecimal() else group] or ""
+        except IndexError:
+            raise ValueError(f"re.replace: the pattern has no group `{group}`") from None
+
+    return _REFERENCE.sub(piece, replacement)
+
+
+def _found(one: Any) -> dict[str, Any] | None:
     if one is None:
         return None
     return {

@@ -9,7 +9,6 @@ import gc
 import os
 import re
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,9 +25,8 @@ LINES_LIMIT = 1_000
 _PLACE = re.compile(r".+?:\d+: ")
 
 
-def start(libraries: str) -> None:
-    """Serve until the end of the socket, which is descriptor 0. `libraries` is the folder with the Starlark library."""
-    sys.path.append(libraries)
+def start() -> None:
+    """Serve until the end of the socket, which is descriptor 0."""
     channel = socket.socket(fileno=0)
     worker = Worker(channel)
     worker.warm_up()
