@@ -290,6 +290,55 @@ async def test_what_is_shadowed_and_what_is_a_link_are_warnings(tmp_path: Path, 
     }
 
 
+@pytest.mark.proves("validate.everything-at-once")
+async def test_settings_that_name_tools_that_there_are_not_are_errors_at_their_place(tmp_path: Path) -> None:
+    text = "tools:\n  required: [read_file, reed_file|server__x, gone]\n  entries: [{name: read_fil}, {name: a__b}]\n"
+    written(tmp_path, {".ferrule/ferrule.yaml": text.encode()})
+    found = (await check_workspace(tmp_path, shipped=["read_file"])).problems
+    assert shown(found) == [
+        ".ferrule/ferrule.yaml:2:25: error: `tools.required` names a tool `reed_file`, and there is none; did you mean `read_file`?",
+        ".ferrule/ferrule.yaml:2:46: error: `tools.required` names a tool `gone`, and there is none; `ferrule tools list` lists them",
+        ".ferrule/ferrule.yaml:3:20: error: `tools.entries` names a tool `read_fil`, and there is none; did you mean `read_file`?",
+    ]
+
+
+@pytest.mark.proves("tools-check.places")
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("x = 1\n      return [1, 2", 5),
+        ("return (1,\n\n\n", 4),
+        ("x = 1\n      y = =\n      return 2", 5),
+    ],
+)
+async def test_what_cannot_be_read_is_said_at_its_own_line(
+    shared_workers: Pool, body: str, line: int
+) -> None:
+    data = front("script: |\n  def run(args):\n      " + body)
+    found = await check_tool(data, "t.md", pool=shared_workers)
+    assert [(one.line, one.level) for one in found] == [(line, "error")]
+    assert "-->" not in found[0].message
+
+
+@pytest.mark.proves("tools-check.parameters-used")
+@pytest.mark.parametrize(
+    ("expression", "strict", "level"),
+    [
+        ("args.get('extra')", False, "warning"),
+        ("args['extra'] if 'extra' in args else 0", False, "warning"),
+        ("args['extra']", False, "error"),
+        ("args.get('extra')", True, "error"),
+    ],
+)
+async def test_asking_for_what_nobody_declared_is_wrong_only_where_it_cannot_come(
+    shared_workers: Pool, expression: str, strict: bool, level: str
+) -> None:
+    header = "strict: true\n" if strict else ""
+    data = front(f"{header}script: |\n  def run(args):\n      return {expression}")
+    found = await check_tool(data, "t.md", pool=shared_workers)
+    assert [(one.level, "`extra`" in one.message) for one in found] == [(level, True)]
+
+
 async def test_an_empty_workspace_has_nothing_wrong(tmp_path: Path) -> None:
     assert (await check_workspace(tmp_path)).problems == []
 

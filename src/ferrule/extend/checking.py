@@ -135,10 +135,14 @@ def _parameters(tool: ToolFile, script: Script, node: Node) -> Iterator[Problem]
         return
     declared: Mapping[str, Any] = tool.schema.get("properties", {})
     for name, line in looked.read.items():
-        if name not in declared:
-            near = get_close_matches(name, declared, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"declare it: `{name}: {{ type: string }}`"
-            yield problem(_at(script, line), f"the script reads `{name}`, which is no parameter", hint)
+        if name in declared:
+            continue
+        # What nobody declared passes, so asking whether it came is allowed; it can never come where the file is strict.
+        optional = not tool.strict and (name not in looked.needed or name in looked.asked)
+        near = get_close_matches(name, declared, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"declare it: `{name}: {{ type: string }}`"
+        said = f"the script reads `{name}`, which is no parameter"
+        yield problem(_at(script, line), said, hint, level="warning" if optional else "error")
     yield from _unguarded(tool, looked, script)
     places = (field(node, "parameters") or node).pairs or {}
     for name in declared:

@@ -6,8 +6,9 @@ is checked for itself, so that one that cannot be read hides no other; then all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
@@ -21,9 +22,14 @@ from ferrule.store.yaml_tree import Node, parse_yaml
 from .checking import Problem, problem, problems_of
 from .checking_files import SERVERS, check_file, holds_artifacts, tools_of
 from .checking_others import check_agents, check_skills
+from .front_matter import field as field_of
 from .sources import load
 from .starlark.pool import Pool
 from .tool_file import ToolFile
+
+
+_OF_OTHERS = ("__", "::")
+"""Part of the names of tools that servers and documents bring: which there are is known where they are reached."""
 
 
 @dataclass(slots=True)
@@ -65,6 +71,7 @@ async def check_workspace(
     found += _together(seen.files, found)
     names = (*shipped, *(tool.name for tool in checked.tools))
     found += _lint(seen, rules, names)
+    found += _named_tools(seen, names)
     found += check_agents(seen, names)
     found += check_skills(seen)
     found += [
@@ -113,6 +120,27 @@ def _settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
         rules += merged.rules
         for notice in merged.notices:
             yield problem(PROJECT_FILE, notice, level="warning")
+
+
+def _named_tools(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
+    """Names under `tools.entries` and `tools.required` that no tool has. Tools of servers are not known here."""
+    data = seen.files.get(PROJECT_FILE)
+    try:
+        group = field_of(parse_yaml(data, PROJECT_FILE), "tools") if data else None
+    except ConfigError:
+        return
+    for key in ("entries", "required"):
+        listed = field_of(group, key) if group is not None else None
+        for item in (listed.items if listed is not None else None) or ():
+            name = field_of(item, "name") if key == "entries" else item
+            if name is None or not isinstance(name.value, str):
+                continue
+            for one in name.value.split("|"):
+                if one.strip() in tools or any(mark in one for mark in _OF_OTHERS):
+                    continue
+                near = get_close_matches(one.strip(), tools, 1)
+                hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
+                yield problem(name.where, f"`tools.{key}` names a tool `{one.strip()}`, and there is none", hint)
 
 
 def _singly(tree: Node) -> Iterator[Node]:

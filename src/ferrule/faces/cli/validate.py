@@ -29,9 +29,9 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
         click.echo(encoded(SCHEMA, indent=2))
         return 0
     from ferrule.extend.checking_workspace import check_workspace
-    from ferrule.host.shipped import shipped
+    from ferrule.host.shipped import brought_by_runs, shipped
 
-    names = [tool.full_name for tool in shipped()]
+    names = [*(tool.full_name for tool in shipped()), *brought_by_runs()]
     checked = asyncio.run(check_workspace(folder, shipped=names))
     checked.problems += _http(folder)
     checked.problems.sort(key=lambda one: (one.file, one.line, one.column))

@@ -42,6 +42,7 @@ _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
 }
 """Options of safe mode's own programs that run or write something, beyond those of `guard.hazards`."""
 
+_NO_SHELL = "the settings allow no shell (a person opens it with `commands.shell: true`)"
 HOW = (
     "one program is started without a shell: give its words as a list, like "
     '["grep", "-rn", "TODO", "src"], and make one call for each step'
@@ -113,7 +114,7 @@ def _check_shell(analysis: Analysis, policy: CommandPolicy) -> None:
     if not policy.shell_allowed:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"a shell was asked for and not run: the settings allow no shell; {HOW}",
+            f"a shell was asked for and not run: {_NO_SHELL}; {HOW}",
         )
     if analysis.problem:
         raise RetryCall(f"the command was not run: {analysis.problem}; write it more plainly")
@@ -142,7 +143,7 @@ def _split(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, .
 def _needs_shell(text: str) -> str:
     return (
         f"`{printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists or expansions, and "
-        f"{HOW}. Where the settings allow it, ask for a shell. For these characters as text, quote them in "
+        f"{HOW}. Where the person has set `commands.shell: true`, ask for a shell. For these characters as text, quote them in "
         "single quotes"
     )
 
@@ -152,7 +153,7 @@ def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
     shells = [name for part in analysis.parts for name in _shells(part)]
     if shells and not policy.shell_allowed:
         raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: the settings allow no shell; {HOW}"
+            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}"
         )
     if not policy.safe_mode.on:
         return

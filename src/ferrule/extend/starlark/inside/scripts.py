@@ -20,6 +20,7 @@ KEPT = 256
 """Parsed scripts that are kept."""
 _WORD = re.compile(r"\w+")
 _SPACES = frozenset(space for table in (ASKED, COMPUTED, TOLD) for space in table if space)
+_PLACE_BELOW = re.compile(r"\n\s*-->")
 _LINES = re.compile(r"-->\s*(\S.*):(\d+):(\d+)")
 
 
@@ -69,7 +70,7 @@ class Scripts:
         try:
             parsed = self._library.parse(file, rewritten(source), self._dialect)
         except self._library.StarlarkError as error:
-            raise Failed("compile", told(str(error))) from None
+            raise Failed("compile", _unparsed(str(error), file, source)) from None
         self._parsed[digest] = parsed, _SPACES & frozenset(_WORD.findall(source))
 
     def call(self, digest: str, function: str, arguments: Sequence[Any], *, pure: bool) -> Any:
@@ -129,9 +130,19 @@ def _failed(text: str, function: str) -> Failed:
 def told(text: str) -> str:
     """What the library says, in one line: `file:line: what`. It draws the place in several."""
     said = text.rpartition("error: ")[2] if "error: " in text else text
-    what = said.partition("\n -->")[0].partition("\n  --> ")[0].strip()
+    what = _PLACE_BELOW.split(said)[0].strip()
     places = _LINES.findall(text)
     if not places:
         return what
     file, line, _ = places[-1]
     return f"{file}:{line}: {what}"
+
+
+def _unparsed(text: str, file: str, source: str) -> str:
+    """Why a text cannot be read, with its place. The library gives its end as line 1 and draws nothing there."""
+    at_end = "unexpected new line" in text and not re.search(r"^ *1 \|", text, re.MULTILINE)
+    if not at_end:
+        return told(text)
+    last = len(source.rstrip().splitlines())
+    expected = told(text).partition("expected ")[2]
+    return f"{file}:{last}: the script ends here, expected {expected}"
