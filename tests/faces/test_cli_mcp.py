@@ -87,3 +87,27 @@ def test_a_server_that_cannot_be_meant_is_not_written_down(ferrule: Any, server:
     ran = ferrule("mcp", "add", "docs", "--url", "http://example.com/mcp")
     assert ran.code == 2 and "in the clear" in ran.err
     assert ferrule("mcp", "list").out == ""
+
+
+@pytest.mark.proves("reliability.policy-checked")
+@pytest.mark.parametrize("kind", ["mcp", "a2a"])
+def test_no_run_begins_with_a_policy_that_cannot_be_read(
+    ferrule: Any, server: Path, tmp_path: Path, kind: str
+) -> None:
+    entry = {"policy": {"retry_on": ["always"]}}
+    config = tmp_path / "config"
+    config.mkdir(exist_ok=True)
+    if kind == "mcp":
+        other = {"command": PYTHON, "unknown": 1}
+        named = {"plain": {"command": PYTHON, **entry}, "other": other}
+        (config / "mcp.json").write_text(json.dumps({"mcpServers": named}))
+    else:
+        named = {"plain": {"url": "https://agent.example", **entry}}
+        (config / "ferrule.yaml").write_text(json.dumps({"a2a_peers": named}))
+    ran = ferrule("tools", "list")
+    assert ran.code == 2
+    assert "`plain`: `policy`: `retry_on`: found `always`" in ran.err
+    assert "unknown key" not in ran.err
+    listed = ferrule(kind, "list")
+    assert listed.code != 2
+    assert "found `always`" in listed.err

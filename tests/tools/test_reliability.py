@@ -65,7 +65,7 @@ def test_the_first_retry_waits_a_fifth_of_a_second_and_the_next_ones_double_up_t
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"timeout": 0}, {"timeout": -1}, {"timeout": math.inf}, {"max_attempts": 0}, {"retry_on": ("always",)},
+        {"timeout": 0}, {"timeout": -1}, {"timeout": math.nan}, {"max_attempts": 0}, {"retry_on": ("always",)},
         {"backoff": -1}, {"factor": 0.5}, {"factor": math.nan}, {"backoff_max": math.inf}, {"jitter": -0.1},
     ],
 )  # fmt: skip

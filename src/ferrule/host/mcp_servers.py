@@ -11,6 +11,7 @@ from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.sandbox.policy import Policy
 from ferrule.store import paths
 from ferrule.store.settings import Settings
+from ferrule.tools.reliability import POLICY
 
 if TYPE_CHECKING:
     from ferrule.connect.mcp import Ground, McpServer, Servers
@@ -27,6 +28,8 @@ def servers_of(
 
     `confine` is what commands may do: servers are held under the same bounds. `taken` are the names of the other tools. `handed` are entries
     of a program that the person works in: each is used if they approved the very same one among their own, and else named in a notice.
+
+    Raises ConfigError for a policy that cannot be read: a server must not run with another one than was written.
     """
     theirs = settings.repository.state == "trusted" and ".mcp.json" in settings.repository.files
     own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
@@ -35,6 +38,8 @@ def servers_of(
     from ferrule.connect.mcp import connect
 
     loaded = load(settings)
+    if loaded.policy_errors:
+        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY)
     ground = ground_of(settings, confine.root, confine.names)
     more, problems = _approved(handed or {}, loaded.servers)
     servers = connect((*loaded.servers, *more), ground=ground, taken=taken)

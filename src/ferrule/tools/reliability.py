@@ -30,6 +30,8 @@ _SAME = {"server": "5xx"}
 BACKOFF, FACTOR, BACKOFF_MAX, JITTER = 0.1, 2.0, 30.0, 0.1
 """Where nobody says otherwise: the first retry waits about 0.2 seconds, none longer than 30."""
 KEYS = ("max_attempts", "timeout_ms", "retry_on", "backoff_base_ms", "backoff_mult", "backoff_max_ms")
+POLICY = "policy"
+"""The code of an error about a policy: nobody may run with another one than was written."""
 _MOST = 1_000_000_000
 """No number of a policy is larger: that many milliseconds are eleven days."""
 
@@ -113,13 +115,16 @@ class Policies:
 def policies(default: Any, per_tool: Any, where: str) -> Policies:
     """From what a person wrote under `policy` and `tool_policies` (None: nothing). `where` begins what an error says.
 
-    Raises ConfigError naming the key and what is accepted, also for an unknown class.
+    Raises ConfigError (code `policy`) naming the key and what is accepted, also for an unknown class.
     """
-    source = Reliability() if default is None else read_policy(default, f"{where}: `policy`")
-    if per_tool is None:
-        return Policies(source)
-    listed = _mapping(per_tool, f"{where}: `tool_policies`")
-    named = {name: read_policy(one, f"{where}: `tool_policies.{name}`") for name, one in listed.items()}
+    try:
+        source = Reliability() if default is None else read_policy(default, f"{where}: `policy`")
+        if per_tool is None:
+            return Policies(source)
+        listed = _mapping(per_tool, f"{where}: `tool_policies`")
+        named = {name: read_policy(one, f"{where}: `tool_policies.{name}`") for name, one in listed.items()}
+    except ConfigError as error:
+        raise ConfigError(error.detail, code=POLICY, hint=error.hint) from error
     return Policies(source, named)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.tools.reliability import policies
+from ferrule.tools.reliability import POLICY, policies
 
 from .spec import CARD_PATH, TIMEOUT, A2aPeer, Auth, Origin
 
@@ -39,12 +39,15 @@ class Loaded:
 
     peers: tuple[A2aPeer, ...]
     problems: tuple[str, ...]
+    policy_errors: tuple[str, ...] = ()
+    """Those among the problems that say a policy which cannot be read: with these no run begins."""
 
 
 def load_peers(given: Any) -> Loaded:
     """The peers that settings name. Never raises for what they say."""
     peers: list[A2aPeer] = []
     problems: list[str] = []
+    policy_errors: list[str] = []
     try:
         entries = list(_entries(given or ()))
     except ConfigError as error:
@@ -53,10 +56,12 @@ def load_peers(given: Any) -> Loaded:
         try:
             found = read_peer(name, entry, f"a2a_peers: `{name}`", origin="person")
         except ConfigError as error:
-            problems.append(str(error).replace("\n", "; "))
+            said = str(error).replace("\n", "; ")
+            problems.append(said)
+            policy_errors += [said] if error.code == POLICY else []
         else:
             peers += [found] if found is not None else []
-    return Loaded(tuple(peers), tuple(problems))
+    return Loaded(tuple(peers), tuple(problems), tuple(policy_errors))
 
 
 def _entries(given: Any) -> Iterable[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.store.trust import Snapshot
-from ferrule.tools.reliability import policies
+from ferrule.tools.reliability import POLICY, policies
 
 from .spec import McpServer, OAuth, Origin, Transport
 
@@ -42,10 +42,14 @@ _MOST = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Servers of all files, the person's own first; `problems` are sentences about entries that cannot be used."""
+    """Servers of all files, the person's own first; `problems` are sentences about entries that cannot be used.
+
+    `policy_errors` are those among them that say a policy which cannot be read: with these no run begins.
+    """
 
     servers: tuple[McpServer, ...]
     problems: tuple[str, ...] = ()
+    policy_errors: tuple[str, ...] = ()
 
 
 def load_servers(
@@ -57,15 +61,18 @@ def load_servers(
     """
     servers: list[McpServer] = []
     problems: list[str] = []
+    policy_errors: list[str] = []
     for where, entries, origin, place in _sources(seen, own, settings, as_trusted, problems):
         for name, entry in entries:
             try:
                 one = read_server(name, entry, f"{where}: `{name}`", origin=origin, place=place)
             except ConfigError as error:
-                problems.append(str(error).replace("\n", "; "))
+                said = str(error).replace("\n", "; ")
+                problems.append(said)
+                policy_errors += [said] if error.code == POLICY else []
             else:
                 servers += [one] if one is not None else []
-    return Loaded(tuple(servers), tuple(problems))
+    return Loaded(tuple(servers), tuple(problems), tuple(policy_errors))
 
 
 _Source = tuple[str, list[tuple[str, Any]], Origin, str]
