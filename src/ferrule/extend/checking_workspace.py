@@ -27,7 +27,6 @@ from .sources import load
 from .starlark.pool import Pool
 from .tool_file import ToolFile
 
-
 _OF_OTHERS = ("__", "::")
 """Part of the names of tools that servers and documents bring: which there are is known where they are reached."""
 
@@ -140,7 +139,9 @@ def _named_tools(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
                     continue
                 near = get_close_matches(one.strip(), tools, 1)
                 hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
-                yield problem(name.where, f"`tools.{key}` names a tool `{one.strip()}`, and there is none", hint)
+                yield problem(
+                    name.where, f"`tools.{key}` names a tool `{one.strip()}`, and there is none", hint
+                )
 
 
 def _singly(tree: Node) -> Iterator[Node]:

@@ -21,18 +21,17 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.guard.gitignore import FILE, MOST_BYTES, IgnoreFile
 from ferrule.guard.workspace import READ_LIMIT, VERSION_CONTROL, WALK_LIMIT, Entry, Workspace
 
 from .search_rows import Found
 
 if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec, PathSpec
+    from pathspec import PathSpec
     from pathspec.pattern import Pattern
 
     Globs = PathSpec[Pattern]
 
-_IGNORE_FILE = ".gitignore"
-_IGNORE_LIMIT = 1024 * 1024
 _BRACES = 64
 
 
@@ -52,11 +51,11 @@ class _Rules:
     """The ignore file of one folder."""
 
     folder: str
-    spec: GitIgnoreSpec
+    file: IgnoreFile
 
     def verdict(self, name: str, *, folder: bool) -> bool | None:
         below = name[len(self.folder) + 1 :] if self.folder else name
-        return self.spec.check_file(f"{below}/" if folder else below).include
+        return self.file.verdict(below, folder=folder)
 
 
 def find_files(workspace: Workspace, scope: Scope, found: Found, stop: Callable[[], bool]) -> Iterator[str]:
@@ -117,7 +116,7 @@ def _walk(
                 ErrorType.LIMIT,
                 f"more than {WALK_LIMIT} entries below `{start or '.'}`; name a smaller folder",
             )
-        if not scope.ignored and any(e.name == _IGNORE_FILE and e.kind == "file" for e in entries):
+        if not scope.ignored and any(e.name == FILE and e.kind == "file" for e in entries):
             above = [*_rules_of(workspace, folder), *above]
         waiting.extend((entry, above) for entry in reversed(entries))
 
@@ -160,20 +159,11 @@ def _rules_above(workspace: Workspace, start: str) -> list[_Rules]:
 
 def _rules_of(workspace: Workspace, folder: str) -> list[_Rules]:
     """The ignore file of a folder as a list of one; of none if it is missing or cannot be read."""
-    from pathspec import GitIgnoreSpec
-
     try:
-        data = workspace.read(f"{folder}/{_IGNORE_FILE}" if folder else _IGNORE_FILE, limit=_IGNORE_LIMIT)
+        data = workspace.read(f"{folder}/{FILE}" if folder else FILE, limit=MOST_BYTES)
     except ToolFailed:
         return []
-    lines: list[str] = []
-    for line in data.decode("utf-8", "replace").splitlines():
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue  # git ignores a line that is no pattern
-        lines.append(line)
-    return [_Rules(folder, GitIgnoreSpec.from_lines(lines))]
+    return [_Rules(folder, IgnoreFile(data))]
 
 
 class _Filter:

@@ -8,19 +8,12 @@ although it matches counts as ignored too.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ToolFailed
 from ferrule.extend.repository import repository_root
+from ferrule.guard.gitignore import FILE, MOST_BYTES, IgnoreFile
 from ferrule.guard.workspace import Workspace
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-_FILE = ".gitignore"
-_MOST_BYTES = 1024 * 1024
 
 
 class Ignored:
@@ -31,7 +24,7 @@ class Ignored:
         self._inner = workspace
         self._tree = Workspace(root)
         self._above = workspace.root.relative_to(root).as_posix()
-        self._specs: dict[str, GitIgnoreSpec | None] = {}
+        self._specs: dict[str, IgnoreFile | None] = {}
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -51,7 +44,7 @@ class Ignored:
         """What the nearest file with an opinion says of this very name."""
         above = name.split("/")[:-1]
         for depth in range(len(above), -1, -1):
-            verdict = self._verdict("/".join([*above[:depth], _FILE]), "/".join(above[:depth]), name, folder)
+            verdict = self._verdict("/".join([*above[:depth], FILE]), "/".join(above[:depth]), name, folder)
             if verdict is not None:
                 return verdict
         return bool(self._verdict(".git/info/exclude", "", name, folder))
@@ -63,40 +56,14 @@ class Ignored:
         if spec is None:
             return None
         below = name[len(base) + 1 :] if base else name
-        found = None
-        for pattern in spec.patterns:
-            if pattern.include is not None and _matches(pattern, f"{below}/" if folder else below):
-                found = pattern.include  # The last that matches decides.
-        return found
+        return spec.verdict(below, folder=folder)
 
-    def _read(self, file: str) -> GitIgnoreSpec | None:
-        from pathspec import GitIgnoreSpec
-
+    def _read(self, file: str) -> IgnoreFile | None:
         tree, name = self._tree, file
         if self._above != "." and file.startswith(f"{self._above}/"):
             # Names are reserved relative to the workspace: seen from above, ordinary ones could seem to be.
             tree, name = self._inner, file.removeprefix(f"{self._above}/")
         try:
-            data = tree.read(name, limit=_MOST_BYTES)
+            return IgnoreFile(tree.read(name, limit=MOST_BYTES))
         except ToolFailed:
             return None  # Missing, or nothing that git would read either, such as a link.
-        lines: list[str] = []
-        for line in data.decode("utf-8", "replace").splitlines():
-            try:
-                GitIgnoreSpec.from_lines([line])
-            except ValueError:
-                continue  # git passes over a line that is no pattern
-            lines.append(line)
-        return GitIgnoreSpec.from_lines(lines)
-
-
-def _matches(pattern: Any, name: str) -> bool:
-    """Whether a pattern means this very name. As git does it: what is below a match is seen to by looking at folders first.
-
-    The expressions of pathspec match what is below too, and mark it with the group `ps_d`; those of `a/**` have no such group.
-    """
-    expression: re.Pattern[str] = pattern.regex
-    match = expression.match(name)
-    if match is None or "ps_d" in expression.groupindex:
-        return match is not None and match.end() == len(name)
-    return expression.pattern == "." or match.end() < len(name.rstrip("/"))

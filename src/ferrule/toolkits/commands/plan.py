@@ -152,9 +152,7 @@ def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
     """Shells and safe mode, for every part: behind pipes and wrappers, in `find -exec` and `sh -c` too."""
     shells = [name for part in analysis.parts for name in _shells(part)]
     if shells and not policy.shell_allowed:
-        raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}"
-        )
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}")
     if not policy.safe_mode.on:
         return
     for part in analysis.parts:
