@@ -21,7 +21,7 @@ from typing import Annotated
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.guard.sandbox.command import Capture
+from ferrule.guard.sandbox.command import Capture, Wall
 from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -30,6 +30,7 @@ from ferrule.tools.definition import Tool
 from .examples import with_examples
 from .git_options import Parsed, Subcommand, parse_arguments
 from .git_shadow import Shadow, shadow
+from .git_wall import wall
 from .git_withheld import drop_sections, literally, pathspecs
 from .process import find_program, run_process
 
@@ -63,6 +64,7 @@ class _Git:
     repository: Shadow
     workspace: Workspace
     timeout: float
+    wall: Wall | None
 
     async def run(self, arguments: Sequence[str], *, stdin: str = "") -> tuple[int, str, str]:
         """Exit code, output (cut at 1 MiB, which is said) and complaints."""
@@ -81,6 +83,7 @@ class _Git:
             errors=errors,
             stdin=os.fsencode(stdin),
             timeout=self.timeout,
+            wall=self.wall,
         )
         if ended.timed_out:
             raise ToolFailed(
@@ -139,7 +142,9 @@ async def git_command(
             ErrorType.NOT_FOUND, "there is no program `git` on the PATH; ask the person to install it"
         )
     with shadow(workspace) as repository:
-        git = _Git(program, repository, workspace, min(SECONDS, 0.9 * (context.deadline or SECONDS)))
+        timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
+        held = wall(program, repository.folder, writes=False)
+        git = _Git(program, repository, workspace, timeout, held)
         plan = await _plan(git, subcommand, parsed)
         left_out, told = await _left_out(git, subcommand, parsed, plan)
         code, text, said = await git.run(plan.arguments(subcommand, left_out=left_out))

@@ -7,8 +7,7 @@ here, so no hook, filter, driver, helper, alias or include of the repository exi
     index, HEAD, ORIG_HEAD, shallow      copies; they are put back at the end, and only if the operation went well
 
 The real `index.lock` is held all the time, so another git waits or says so. An operation that fails leaves the
-index and HEAD as they were. Refused: what `git_shadow` refuses, links anywhere in `refs`, `logs` or `objects` (writing would leave the
-workspace), the reftable format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
+index and HEAD as they were. Refused: what `git_shadow` refuses, the reftable format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
 
 Not protected: another process that swaps a folder of the work tree for a link while git writes (git checks, but not by
 descriptor); a crash between git's last step and putting the index back (the next `git status` shows it as changes).
@@ -31,7 +30,15 @@ from ferrule.core.errors import ToolFailed
 from ferrule.guard.workspace import Workspace
 
 from .git_refs import valid_branch
-from .git_shadow import check_inside, fill, git_environment, leads_outside, open_repository, read_small
+from .git_shadow import (
+    check_inside,
+    fill,
+    git_environment,
+    leads_outside,
+    open_repository,
+    path_of,
+    read_small,
+)
 
 _LINKED = ("objects", "refs", "logs", "packed-refs", "worktrees")
 _COPIED = ("HEAD", "ORIG_HEAD", "shallow")
@@ -148,7 +155,7 @@ def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
         stack.callback(os.close, root)
         real = open_repository(root)
         stack.callback(os.close, real)
-        check_inside(real)
+        check_inside(workspace, real)
         _check_writable(real)
         if not goes_on:
             _check_idle(real)
@@ -170,7 +177,7 @@ def _furnish(made: Bench) -> None:
     fill(made.folder, made.real, copied=_COPIED, linked=_LINKED)
     packed = made.folder / "packed-refs"
     if not packed.is_symlink():
-        packed.symlink_to(f"/proc/{os.getpid()}/fd/{made.real}/packed-refs")
+        packed.symlink_to(f"{path_of(made.real)}/packed-refs")
     # Attributes alone run nothing, and those of this file say as well which files need a filter (`git_changes`).
     (made.folder / "info/attributes").write_bytes(read_small(made.real, "info/attributes"))
     made.restore_index()
@@ -187,43 +194,16 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _check_writable(real: int) -> None:
-    for folder in ("refs", "logs"):
-        for where, folders, files, descriptor in _walk(real, folder):
-            for name in (*folders, *files):
-                if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
-                    raise leads_outside(f"`.git/{where}/{name}` is a link")
-    objects = os.open("objects", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=real)
-    try:
-        with os.scandir(objects) as entries:
-            if linked := next((entry.name for entry in entries if entry.is_symlink()), None):
-                raise leads_outside(f"`.git/objects/{linked}` is a link")
-    finally:
-        os.close(objects)
     names = set(os.listdir(real))
     if "reftable" in names:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             "nothing was done: this repository keeps its branches in the reftable format, which is only read here",
         )
-    if "worktrees" in names:
-        _check_folder(real, "worktrees")
     for name in ("HEAD", "index", "packed-refs", "ORIG_HEAD", "shallow"):
         if name in names and not stat.S_ISREG(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
             raise leads_outside(f"`.git/{name}` is no file")
     _check_head(read_small(real, "HEAD"))
-
-
-def _check_folder(real: int, name: str) -> None:
-    if not stat.S_ISDIR(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
-        raise leads_outside(f"`.git/{name}` is no folder")
-
-
-def _walk(real: int, folder: str) -> Generator[tuple[str, list[str], list[str], int]]:
-    try:
-        _check_folder(real, folder)
-    except FileNotFoundError:
-        return
-    yield from os.fwalk(folder, dir_fd=real, follow_symlinks=False)
 
 
 def _check_head(head: bytes) -> None:

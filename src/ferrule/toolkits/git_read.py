@@ -25,6 +25,7 @@ from .git_refs import check_range, check_revision
 from .git_run import SECONDS, Runner, git_program, time_over
 from .git_settings import printable, remotes, settings, upstreams
 from .git_shadow import open_repository, read_small, shadow
+from .git_wall import wall
 
 _MOST_COMMITS = 1000
 _SHOWN_ROWS = 500
@@ -37,7 +38,8 @@ def looking(context: Context) -> Generator[Runner]:
     workspace = context.resource(Workspace)
     program = git_program(workspace)
     with shadow(workspace) as found:
-        git = Runner(program, found.directory, found.environment, workspace, time_over(context))
+        held = wall(program, found.folder, writes=False)
+        git = Runner(program, found.directory, found.environment, held, workspace, time_over(context))
         Attempt.of(context).git = git
         yield git
 

@@ -32,6 +32,7 @@ from .git_bench import Bench, section
 from .git_run import Runner
 from .git_settings import Remote, printable, remotes, settings
 from .git_shadow import bare_shadow
+from .git_wall import for_reading, for_ssh, for_web
 from .process import find_program
 from .subfolder import subfolder
 
@@ -131,20 +132,28 @@ def reaching(git: Runner, made: Bench, context: Context, remote: Remote) -> Gene
     address = read_address(remote)
     check_network(context, address, remote.name)
     with ExitStack() as stack:
-        url, environment = address.url, dict(git.environment)
+        url = address.url
+        environment = dict(git.environment)
         if address.protocol == "file":
-            url = f"file://{stack.enter_context(_inside(context.resource(Workspace), address.url, remote))}"
+            folder = stack.enter_context(_inside(context.resource(Workspace), address.url, remote))
+            url = f"file://{folder}"
+            wall = for_reading(git.wall, folder)
         elif address.protocol == "ssh":
-            environment.update(_ssh(git.workspace))
+            program = _ssh_program(git.workspace)
+            environment.update(_ssh(program))
+            wall = for_ssh(git.wall, program)
         else:
             environment.update({key: os.environ[key] for key in _PROXIES if key in os.environ})
+            wall = for_web(git.wall, environment)
         environment["GIT_ALLOW_PROTOCOL"] = address.protocol
         made.configure(section(f'remote "{remote.name}"', {"url": url}))
-        before, git.environment = git.environment, environment
+        before = (git.environment, git.wall)
+        git.environment = environment
+        git.wall = wall
         try:
             yield
         finally:
-            git.environment = before
+            git.environment, git.wall = before
 
 
 @contextmanager
@@ -162,12 +171,17 @@ def _inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
         yield folder
 
 
-def _ssh(workspace: Workspace) -> dict[str, str]:
+def _ssh_program(workspace: Workspace) -> str:
     program = find_program("ssh", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
     if program is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND, "there is no program `ssh` on the PATH; ask the person to install it"
         )
+    return program
+
+
+def _ssh(program: str) -> dict[str, str]:
+    """The environment of a git that goes by SSH."""
     command = [
         program, "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ProxyCommand=none",
         "-o", "PermitLocalCommand=no", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.guard.sandbox.command import Capture
+from ferrule.guard.sandbox.command import Capture, Wall
 from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 
@@ -48,11 +48,13 @@ class Ran:
 
 @dataclass(slots=True)
 class Runner:
-    """Git in one repository. `environment` is all that it gets; `until` is the loop's time at which it is ended."""
+    """Git in one repository. `environment` is all that it gets, `wall` are the files that it may use; `until` is the loop's time
+    at which it is ended."""
 
     program: str
     directory: int
     environment: dict[str, str]
+    wall: Wall | None
     workspace: Workspace
     until: float
     ran: list[Ran] = field(default_factory=list[Ran])
@@ -76,6 +78,7 @@ class Runner:
             errors=errors,
             stdin=stdin,
             timeout=max(0.1, self.until - asyncio.get_running_loop().time()),
+            wall=self.wall,
         )
         if ended.timed_out:
             done = "; files that it had changed by then stay changed: look at `git_status`"

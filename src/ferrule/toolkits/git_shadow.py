@@ -7,12 +7,13 @@ A list of what to switch off is never complete, so nothing is switched off. git 
 
     config      written here; from the repository only a few values that say how its data is stored
     HEAD, packed-refs, shallow      copied
-    objects, refs, logs, index      links to the real ones, through a descriptor of `.git`
+    objects, refs, logs, index      links to the real ones
 
 The global and the system configuration are off by environment, and no variable of ours reaches git.
 
-Refused, since they lead out of the workspace: a `.git` that is a file or a link, links inside it, alternates
-(objects kept elsewhere), `commondir` (linked worktrees). Lost on purpose: `filter` drivers, so that files of
+Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among what git reads below it
+(each object, pack, branch and log is looked at), alternates (objects kept elsewhere) outside of the workspace, `commondir` (linked worktrees).
+What is planted after that look meets `git_wall`. Lost on purpose: `filter` drivers, so that files of
 git-lfs look changed; `diff` drivers; submodules, which are never entered.
 """
 
@@ -30,10 +31,15 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.guard import beneath
 from ferrule.guard.workspace import Workspace
 
 _COPIED = ("HEAD", "packed-refs", "shallow", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD")
 _LINKED = ("objects", "refs", "logs", "index", "reftable")
+_READ = frozenset((*_COPIED, *_LINKED, "info", "worktrees"))
+"""What git reads of a repository: nothing in it may be a link."""
+_DEEPEST = 5
+"""How many object stores may name one another, as in git."""
 _SHARED = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
 _LIMIT = 64 * 1024 * 1024
 
@@ -81,9 +87,10 @@ OURS = """\
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What git is run with: in the folder `directory` (a descriptor of the root), with `environment`."""
+    """What git is run with: in the folder `directory` (a descriptor of the root), with `folder` as `GIT_DIR` and `environment`."""
 
     directory: int
+    folder: Path
     environment: dict[str, str]
 
 
@@ -98,11 +105,11 @@ def shadow(workspace: Workspace) -> Generator[Shadow]:
         stack.callback(os.close, root)
         real = open_repository(root)
         stack.callback(os.close, real)
-        check_inside(real)
+        check_inside(workspace, real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         fill(folder, real)
-        yield Shadow(root, git_environment(folder))
+        yield Shadow(root, folder, git_environment(folder))
 
 
 @contextmanager
@@ -113,7 +120,7 @@ def bare_shadow(workspace: Workspace) -> Generator[Path]:
         stack.callback(os.close, root)
         real = os.dup(root) if _is_bare(root) else open_repository(root)
         stack.callback(os.close, real)
-        check_inside(real)
+        check_inside(workspace, real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         fill(folder, real)
@@ -149,34 +156,86 @@ def leads_outside(what: str) -> ToolFailed:
     )
 
 
-def check_inside(real: int) -> None:
-    """Refuse what would make git read elsewhere."""
+def check_inside(workspace: Workspace, real: int) -> None:
+    """Refuse a link, or what is neither file nor folder, wherever git reads; and object stores outside of the workspace."""
     for name in os.listdir(real):
         if name == "commondir":
             raise leads_outside("`.git/commondir` names another folder")
-        status = os.stat(name, dir_fd=real, follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode) and (name in (*_COPIED, *_LINKED, "info") or _SHARED.fullmatch(name)):
-            raise leads_outside(f"`.git/{name}` is a link")
-    for folder in ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"):
-        _check_folder(real, folder)
-    for name in ("objects/info/alternates", "objects/info/http-alternates"):
-        if read_small(real, name).strip():
-            raise leads_outside(f"`.git/{name}` names other object stores")
+        if name in _READ or _SHARED.fullmatch(name):
+            _check_entry(real, name, f".git/{name}")
+    _check_alternates(workspace, real, ".git/objects", _DEEPEST)
 
 
-def _check_folder(real: int, name: str) -> None:
+def _check_entry(folder: int, name: str, shown: str) -> None:
+    kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    if kind == stat.S_IFDIR:
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            _check_below(inner, shown)
+        finally:
+            os.close(inner)
+    elif kind != stat.S_IFREG:
+        raise leads_outside(f"`{shown}` is {'a link' if kind == stat.S_IFLNK else 'no file'}")
+
+
+def _check_below(folder: int, shown: str) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # What the folder itself says of an entry: a look at each file would take longer than git does.
+            if not entry.is_file(follow_symlinks=False):
+                _check_entry(folder, entry.name, f"{shown}/{entry.name}")
+
+
+def _check_alternates(workspace: Workspace, folder: int, shown: str, left: int) -> None:
+    """Follow what `objects/info/alternates` names: each store lies in the workspace, and there is no link in it.
+
+    Format: gitrepository-layout(5). `folder` is what holds `objects`.
+    """
+    if read_small(folder, "objects/info/http-alternates").strip():
+        raise leads_outside(f"`{shown}/info/http-alternates` names other object stores")
+    lines = read_small(folder, "objects/info/alternates").decode("utf-8", "surrogateescape").split("\n")
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith('"'):
+            raise leads_outside(f"`{shown}/info/alternates` has a quoted name")
+        if left == 0:
+            raise leads_outside(f"`{shown}/info/alternates` names stores that name stores, and so on")
+        # As text: git goes the same way, and finds no link on it that was not looked at.
+        store = os.path.normpath(Path(path_of(folder), "objects", line))
+        with _store(workspace, store, f"`{shown}/info/alternates`") as found:
+            _check_entry(found, "objects", store)
+            _check_alternates(workspace, found, store, left - 1)
+
+
+@contextmanager
+def _store(workspace: Workspace, store: str, said: str) -> Generator[int]:
+    """The folder that holds another store, which has to lie in the workspace."""
+    above, name = os.path.split(store)
+    if name != "objects":
+        raise leads_outside(f"{said} names a store that is not called `objects`")
     try:
-        status = os.stat(name, dir_fd=real, follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(status.st_mode):
-        raise leads_outside(f"`.git/{name}` is a link")
+        descriptor = workspace.descriptor(above)
+    except ToolFailed:
+        raise leads_outside(f"{said} names an object store outside of the workspace") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def path_of(folder: int) -> str:
+    """Where a folder is that a descriptor stands for."""
+    return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115  a link of the kernel's
 
 
 def read_small(real: int, name: str) -> bytes:
-    """A small regular file below `.git`, or nothing."""
+    """A small regular file below `.git`, or nothing. No link is followed, not even by a folder on the way."""
+    *folders, last = name.split("/")
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=real)
+        with beneath.folder(beneath.best(), real, folders) as above:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(last, flags, dir_fd=above)
     except OSError:
         return b""  # missing, a link, or not ours to read: git then does without it
     with os.fdopen(descriptor, "rb") as file:
@@ -187,8 +246,7 @@ def fill(
     folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
 ) -> None:
     """Make a shadow of the repository `real` in an empty folder: which of its files are copied, which are linked."""
-    # Through a descriptor of this process: what bears the name `.git` by then does not matter.
-    source = Path(f"/proc/{os.getpid()}/fd/{real}")
+    source = Path(path_of(real))
     for name in copied:
         if data := read_small(real, name):
             (folder / name).write_bytes(data)

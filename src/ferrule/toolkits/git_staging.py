@@ -25,6 +25,7 @@ from .git_changes import check_filters, refuse
 from .git_receipt import Done, GitOptions, answer
 from .git_run import SECONDS, Runner, git_program, time_over
 from .git_settings import person
+from .git_wall import wall
 from .preview import preview
 
 MOST_FILES = 10_000
@@ -36,7 +37,9 @@ _NAMES = 20
 def runner(made: Bench, context: Context) -> Runner:
     """Git on a workbench. What became of the references is kept for the receipt."""
     workspace, attempt = context.resource(Workspace), Attempt.of(context)
-    git = Runner(git_program(workspace), made.directory, made.environment, workspace, time_over(context))
+    program = git_program(workspace)
+    held = wall(program, made.folder, writes=True)
+    git = Runner(program, made.directory, made.environment, held, workspace, time_over(context))
     attempt.git = git
     attempt.watch(made.real, made.leaving)
     return git

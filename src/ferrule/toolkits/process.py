@@ -1,7 +1,7 @@
 """Runs a program that a tool chose itself, so that it, and all it starts, is gone when the call is over.
 
-Not for commands of a model: those go through the session's own sandbox. Here nothing is confined, only
-ended (`guard.sandbox.sandbox.plain`). The rules:
+Not for commands of a model: those go through the session's own sandbox. Here nothing is confined but by the `wall` that a
+caller gives, only ended (`guard.sandbox.sandbox.plain`). The rules:
 
 * One pipe for both outputs unless `errors` is given: only so is the order of arrival true.
 * Timeout, cancellation, a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every descendant.
@@ -19,7 +19,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ferrule.guard.sandbox.command import Command, Ended, Sink
+from ferrule.guard.sandbox.command import Command, Ended, Sink, Wall
 from ferrule.guard.sandbox.sandbox import plain
 
 
@@ -34,11 +34,12 @@ async def run_process(
     stdin: bytes = b"",
     timeout: float,
     grace: float = 0.5,
+    wall: Wall | None = None,
 ) -> Ended:
     """Run `program` with the words `argv` in the folder that `directory` is a descriptor of.
 
     `output` gets standard output, and standard error too unless `errors` is given. Standard input is
-    `stdin` and then its end. `timeout` and `grace` are seconds. Raises ToolFailed if the program cannot be
+    `stdin` and then its end. `timeout` and `grace` are seconds. `wall` are the files that it may use; None: all. Raises ToolFailed if the program cannot be
     started. When cancelled, the tree of processes is ended before the cancellation goes on.
     """
     return await plain().run(
@@ -52,6 +53,7 @@ async def run_process(
             stdin=stdin,
             timeout=timeout,
             grace=grace,
+            wall=wall,
         )
     )
 

@@ -133,6 +133,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture(scope="session")
+def world_class() -> type[World]:
+    """For tests that make workspaces of their own."""
+    return World
+
+
 @pytest.fixture
 def world(tmp_path: Path, template: Path, home: Path) -> World:
     root = tmp_path / "work"

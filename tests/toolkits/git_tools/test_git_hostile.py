@@ -226,18 +226,18 @@ def test_ssh_is_the_persons_program_without_anybodys_settings(
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "ssh").write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/said\nenv > {tmp_path}/env\nexit 1\n'
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {world.root}/said\nenv > {world.root}/env\nexit 1\n'
     )
     (tools / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("OPENAI_API_KEY", "hunter2")
     world.git("remote", "add", "origin", "ssh://git@example.invalid:2200/team/a.git")
     assert world.refused("git_fetch")[0] is ErrorType.IO_ERROR
-    said = (tmp_path / "said").read_text().splitlines()
+    said = (world.root / "said").read_text().splitlines()
     assert said[:2] == ["-F", "none"]
     assert "ProxyCommand=none" in said and "BatchMode=yes" in said and "StrictHostKeyChecking=yes" in said
     assert said[-4:-1] == ["-p", "2200", "git@example.invalid"]
-    assert "hunter2" not in (tmp_path / "env").read_text()
+    assert "hunter2" not in (world.root / "env").read_text()
 
 
 @pytest.mark.proves("git.remote-credentials")

@@ -9,10 +9,22 @@ from typing import Protocol
 from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
 
+from .inside.landlock import Granted
 from .policy import Applied
 
 Sink = Callable[[bytes], bool]
 """Takes output as it comes; False means: enough, end the program."""
+
+
+@frozen
+class Wall:
+    """The files that a program of ours may use, held by Landlock: for it and all it starts, links and races included.
+
+    A granted path that is relative begins at the command's `directory`. `tcp`: it may use TCP.
+    """
+
+    granted: tuple[Granted, ...]
+    tcp: bool = False
 
 
 @frozen
@@ -36,6 +48,8 @@ class Command:
     grace: float = 0.5
     identity: Identity | None = None
     """Who it runs for: said in the records of what it reaches."""
+    wall: Wall | None = None
+    """For a sandbox that holds nothing else. Where the kernel cannot hold it, the command does not run."""
 
 
 @frozen

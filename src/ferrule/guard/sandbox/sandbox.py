@@ -112,6 +112,8 @@ class Sandbox:
         if self._confinement is not None:
             return await self._confinement.begin(self._launcher, command, self._applied)
         launch = Launch(list(command.argv), command.program, dict(command.environment), command.grace)
+        if command.wall is not None:
+            launch.wall = (command.wall.granted, command.wall.tcp)
         execution = Execution(command, self._applied)
         await execution.begin(self._launcher, launch)
         return execution

@@ -18,6 +18,10 @@ import marshal
 import os
 import socket
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .landlock import Granted
+
 TAKE = b"+"
 END = b"k"
 DESCRIPTORS = ("record", "control", "directory", "stdin", "stdout", "stderr")
@@ -33,10 +37,14 @@ class Launch:
     created under secret names, `proxied` more of the environment, in which `ports.PORT` stands for the port of the
     way to the network. `wrapper` are words that build the view and start an interpreter in it (bubblewrap's), and
     `program_folder` is where that finds this package.
+
+    `wall` is for a command that has no sandbox: what Landlock grants it (`landlock.Granted`), and whether it may use TCP.
+    None: everything.
     """
 
     __slots__ = (
-        "argv", "environment", "folder", "grace", "inode", "own", "program", "program_folder", "proxied", "steps", "wrapper",
+        "argv", "environment", "folder", "grace", "inode", "own", "program", "program_folder", "proxied", "steps", "wall",
+        "wrapper",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +60,7 @@ class Launch:
         proxied: dict[str, str] | None = None,
         wrapper: list[str] | None = None,
         program_folder: str = "",
+        wall: tuple[tuple[Granted, ...], bool] | None = None,
     ) -> None:
         self.argv = argv
         self.program = program
@@ -64,6 +73,7 @@ class Launch:
         self.proxied = proxied or {}
         self.wrapper = wrapper or []
         self.program_folder = program_folder
+        self.wall = wall
 
     def encode(self) -> bytes:
         """As the bytes of a record."""

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 
-from . import tree
+from . import landlock, tree
 from .protocol import Launch, Report
 
 TYPE_CHECKING = False
@@ -32,6 +32,10 @@ def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int |
     try:
         # By descriptor: the folder that was checked, whatever bears its name by now.
         os.fchdir(directory)
+        if launch.wall is not None:
+            # For good, and for this supervisor as well: it only waits for the command and ends it.
+            granted, tcp = launch.wall
+            landlock.restrict(landlock.Spec(granted, tcp=tcp, quiet=True))
         child = os.posix_spawn(
             launch.program,
             launch.argv,
