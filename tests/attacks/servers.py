@@ -51,6 +51,7 @@ class Face:
     """A request that does nothing, and is answered with 200."""
     needs: str
     script: str = SCRIPT
+    options: tuple[str, ...] = ("--allow", "Read")
     port: int = 0
     process: subprocess.Popen[str] | None = None
     folder: Path = Path()
@@ -133,7 +134,7 @@ def start(face: Face, folder: Path) -> None:
     (folder / "script.json").write_text(face.script)
     words = [
         sys.executable, "-c", IMPATIENT, "serve", *face.command, "--port", "0", "--token-file", str(folder / "token"),
-        "--model", f"scripted:{folder / 'script.json'}", "--journal", str(folder / "journal.db"), "-C", str(folder / "work"), "--allow", "Read",
+        "--model", f"scripted:{folder / 'script.json'}", "--journal", str(folder / "journal.db"), "-C", str(folder / "work"), *face.options,
     ]  # fmt: skip
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FERRULE", "XDG"))}
     face.process = subprocess.Popen(

@@ -139,7 +139,7 @@ class Agent(Offering):
         self._resources: dict[type, object] = {type(item): item for item in resources}
         if self.workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it opens files.
-            self.workspace = self.workspace.refusing(self.gate.refuses)
+            self.workspace = self.workspace.refusing(self.gate.refuses, self.gate.denials)
             self._resources[parts.Workspace] = self.workspace
         self.roster: Roster | None = None
         self._lineage: Lineage | None = None

@@ -35,6 +35,7 @@ from .grants import Grants
 from .matching import Case, Matcher, normal
 from .offers import Offer, candidates
 from .reserved import DEFAULT, Names
+from .ruled_names import Denials, created_patterns
 from .rules import Layer, Rule, RuleSet, names_tool, parse_rule
 from .safe_mode import SafeMode, violations
 
@@ -162,11 +163,24 @@ class Gate:
         argument named. Empty if it may. Knows built-in refusals and deny rules for paths."""
         for why in refused_path(path, write, self.around):
             return why
+        return self.denies_path(path, write)
+
+    def denies_path(self, path: str, write: bool) -> str:
+        """Which of the person's deny rules for paths refuses this one. Empty if none does."""
         case = Case(_NO_TOOL, "", (), named=((normal(path, self.around.root, self.around.home), write),))
         for rule in self.rules.deny:
             if rule.kind in ("read", "write") and self._matcher(rule).hits(case):
                 return f"denied by the rule `{rule.text}`"
         return ""
+
+    @property
+    def denials(self) -> Denials | None:
+        """The deny rules for paths as commands have to keep to them; None where there are none."""
+        rules = [rule for rule in self.rules.deny if rule.kind in ("read", "write") and rule.specifier]
+        if not rules:
+            return None
+        around = self.around
+        return Denials(self.denies_path, created_patterns(rules, around.root, around.home))
 
     def refuses(self, path: str, write: bool) -> str:
         """`refuses_path`, for the workspace."""

@@ -133,7 +133,7 @@ class Matcher:
 
 def path_matcher(specifier: str, settings: str, root: str, home: str, careful: bool) -> Callable[[str], bool]:
     """A function of an absolute, normalised path. `careful` (deny, ask): any case, and a folder with its contents."""
-    anchor, pattern = _anchored(specifier, settings, root, home)
+    anchor, pattern = anchored(specifier, settings, root, home)
     pattern = pattern.rstrip("/") or "/**"
     patterns = [pattern]
     if careful and pattern.endswith("/**") and len(pattern) > 3:
@@ -155,7 +155,8 @@ def path_matcher(specifier: str, settings: str, root: str, home: str, careful: b
     return matches
 
 
-def _anchored(specifier: str, settings: str, root: str, home: str) -> tuple[str, str]:
+def anchored(specifier: str, settings: str, root: str, home: str) -> tuple[str, str]:
+    """The folder that a path rule begins at, and its pattern in gitignore's language."""
     if specifier.startswith("//"):
         return "/", specifier[1:]
     if specifier == "~" or specifier.startswith("~/"):

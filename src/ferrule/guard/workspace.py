@@ -40,7 +40,7 @@ from .links import NameCount
 from .paths import shown
 from .regular import ABSENT, status_of
 from .reserved import DEFAULT, Names
-from .ruled_names import RuledNames
+from .ruled_names import Denials, RuledNames
 from .trees import Found, Tree
 
 __all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "Entry", "Workspace", "check_text"]
@@ -83,6 +83,7 @@ class Workspace:
         self._linked = linked
         self._name_count = NameCount(self._tree, names, WALK_LIMIT)
         self._commit = threading.Lock()
+        self._denials: Denials | None = None
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def close(self) -> None:
@@ -91,11 +92,26 @@ class Workspace:
         self._tree.root = -1
         self._finalizer()
 
-    def refusing(self, refuses: Callable[[str, bool], str]) -> Workspace:
-        """The same folder, which also refuses what `refuses(path, write)` gives a reason for (deny rules)."""
+    def refusing(self, refuses: Callable[[str, bool], str], denials: Denials | None = None) -> Workspace:
+        """The same folder, which also refuses what `refuses(path, write)` gives a reason for.
+
+        `denials` are the person's deny rules for paths, which commands have to keep to.
+        """
         names = self.names
         ruled = RuledNames(names.reserved, names.secret, names.protected, refuses)
-        return Workspace(self.root, names=ruled, linked=self._linked, open_folder=self._open_folder)
+        made = Workspace(self.root, names=ruled, linked=self._linked, open_folder=self._open_folder)
+        made._denials = denials
+        return made
+
+    def command_names(self, also: Names = DEFAULT) -> Names:
+        """The names that the sandbox of commands has to withhold: the lists, those of `also`, and deny rules for paths."""
+        own = self.names
+        lists = Names(
+            tuple(dict.fromkeys((*own.reserved, *also.reserved))),
+            tuple(dict.fromkeys((*own.secret, *also.secret))),
+            tuple(dict.fromkeys((*own.protected, *also.protected))),
+        )
+        return lists if self._denials is None else self._denials.added_to(lists)
 
     # Names
 

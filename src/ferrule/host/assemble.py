@@ -184,7 +184,8 @@ def assemble(
     names = DEFAULT.extended(reserved=settings["reserved.extend"], secret=settings["secrets.extend"])
     workspace = Workspace(settings.workspace, names=names)
     gate = _gate(settings, workspace, names)
-    confine = policy_of(settings, workspace.root, workspace.names)
+    held = workspace.refusing(gate.refuses, gate.denials).command_names()
+    confine = policy_of(settings, workspace.root, held)
     extensions = _extensions(settings, confine)
     texts = read_texts(settings, gate, names)
     own = shipped() if extensions is None else extensions.tools

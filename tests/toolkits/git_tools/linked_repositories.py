@@ -1,7 +1,8 @@
 """Two repositories of the same make, and every way to have one lead to the other.
 
-The foreign one has `CANARY` in whatever git could print: contents, names, messages, branches, tags, logs, stashes. Each of its
-files and folders is planted at the same place of the honest one: `plants` lists the ways.
+The foreign one has `CANARY` in whatever git could print: contents, names, messages, packed branches, tags, logs. Each of its
+files and folders is planted at the same place of the honest one: `plants` lists the ways. What bears a name that a plant
+repeats is called without it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def make_foreign(root: Path) -> dict[str, str]:
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", f"{CANARY} {name}")
         ids[name] = git(root, "rev-parse", "HEAD")
-        git(root, "tag", "-a", f"{name}-{CANARY}", "-m", CANARY)
+        git(root, "tag", "-a", f"{name}-tag", "-m", CANARY)
         if name == "packed":
             git(root, "branch", f"{CANARY}-branch")
             git(root, "pack-refs", "--all")
@@ -64,11 +65,11 @@ def make_foreign(root: Path) -> dict[str, str]:
                 "-q",
                 str(root.parent / f"{root.name}-worktree"),
                 "-b",
-                f"wt-{CANARY}",
+                "wt-branch",
             )
     ids["blob"] = git(root, "rev-parse", f"HEAD:{CANARY}.txt")
     ids["tree"] = git(root, "rev-parse", "HEAD^{tree}")
-    git(root, "branch", f"loose-{CANARY}")
+    git(root, "branch", "loose-branch")
     git(root, "update-ref", "refs/remotes/origin/x", "HEAD")
     git(root, "update-server-info")
     (root / ".git/FETCH_HEAD").write_text(f"{ids['loose']}\t\tbranch '{CANARY}' of {CANARY}\n")

@@ -21,6 +21,7 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.guard.ruled_names import RuledNames
 
 from .cgroup import Group, find
 from .command import Command, Ended
@@ -83,6 +84,7 @@ class Confinement:
         found_groups = find(self.policy.bounds, Path(places.base).name)
         self._groups = found_groups.made
         names = self.policy.names
+        created = names.created if isinstance(names, RuledNames) else ()
         session = Session(
             user=probe().user_namespaces,
             view=places.view,
@@ -90,7 +92,7 @@ class Confinement:
             own_steps=list(own(found)),
             limits=limits(self.policy, found_groups.bounds),
             groups=list(found_groups.made),
-            names=(names.reserved, names.secret, names.protected),
+            names=((*names.reserved, *created), names.secret, names.protected),
             roots=(str(self.policy.root), *self.policy.writable),
             wall=wall(self.policy, found) if probe().landlock_abi else (),
             late=self.policy.preview,

@@ -349,7 +349,14 @@ class _Walk:
     def masks(self) -> list[Mask]:
         masks = {f.name: Mask(self._path(f.name), f.covered.kind, f.text) for f in self._kept}
         for link in itertools.chain(*self._linked()):
-            masks.setdefault(link.name, Mask(self._path(link.name), Kind.UNREADABLE))
+            known = masks.get(link.name)
+            if known is None or known.kind is Kind.READ_ONLY:
+                masks[link.name] = Mask(self._path(link.name), Kind.UNREADABLE)
+        held = {name for name, mask in masks.items() if mask.kind is Kind.READ_ONLY}
+        for name in held:
+            # What lies in a folder that is held is held with it.
+            if any(above in held for above in _folders_above(name)):
+                del masks[name]
         return sorted(masks.values(), key=lambda mask: mask.path.split("/"))
 
     def _linked(self) -> tuple[list[Link], list[Link]]:
@@ -378,6 +385,12 @@ class _Walk:
 
     def _path(self, name: str) -> str:
         return f"{self.scanner.root.rstrip('/')}/{name}"
+
+
+def _folders_above(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
 
 
 def _by_hash(name: str) -> bool:

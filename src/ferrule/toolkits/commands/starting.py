@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
@@ -28,7 +29,10 @@ async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
         return given
     policy = CommandPolicy.of(context)
     workspace = context.resource(Workspace)
-    held = policy.confine or Policy(workspace.root, names=workspace.names)
+    held = policy.confine or Policy(workspace.root)
+    if held.root == workspace.root:
+        # Here and nowhere else: whoever made the policy, the names of this run hold in its commands.
+        held = replace(held, names=workspace.command_names(held.names))
     return await commands.confined.sandbox(held, policy.on_gap, context)
 
 
