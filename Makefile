@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks crash replays scale subscribers files docs readme site eval faults clean
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ bench-peers: ## what others cost, beside Ferrule, in environments of their own (
 
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 	$(BIN)/python benchmarks/soak.py
+
+streams: $(READY) ## every model client: thousands of legal answers, cut anywhere, with anything behind their end
+	FERRULE_TEST_STREAMS=2000 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/models/test_answers_arrive.py
 
 attacks: $(READY) ## every row of every table of attacks
 	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git_tools

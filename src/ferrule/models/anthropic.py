@@ -43,6 +43,7 @@ from .outbound import (
     weight,
 )
 from .sse import Events
+from .streaming import fold_stream
 from .transport import Transport
 from .wire import Capabilities, ModelOptions, Sink, ToolSpec
 
@@ -262,12 +263,7 @@ class AnthropicExchange:
                 # A server that cannot stream answers in one piece.
                 return fold_whole(message, await stream.read(), wire.model, tools=offered)
             fold = StreamFold(message, wire.model, tools=offered)
-            events = Events()
-            while data := await stream.chunk():
-                fold.add(events.feed(data))
-                if fold.done:
-                    break
-            fold.add(events.close())
+            await fold_stream(stream, Events(), fold)
             return fold.finished()
 
     def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:

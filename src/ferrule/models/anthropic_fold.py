@@ -149,6 +149,11 @@ class StreamFold:
         self._before = len(message.blocks)
         self._open: dict[int, Block] = {}
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of the answer is missing."""
+        return self.done
+
     def add(self, events: list[bytes]) -> None:
         """Take events in. Raises ProviderError for an error event or for what is no JSON."""
         texts, on_text, blocks = self._answer.text, self._answer.on_text, self._open
@@ -160,6 +165,8 @@ class StreamFold:
                 block = blocks[value["index"]] if piece else None
             except (ValueError, LookupError, TypeError):
                 self._other(event)
+                if self.done:
+                    return
                 continue
             if block is not None and type(piece) is str:
                 block.pieces.setdefault("text", []).append(piece)
@@ -168,6 +175,8 @@ class StreamFold:
                     on_text(piece)
             else:
                 self._event(cast(dict[str, Any], value), event)
+                if self.done:
+                    return
 
     def finished(self) -> None:
         """The stream has ended. Raises `interrupted` if the server never said so: a call that is missing its end
@@ -179,6 +188,8 @@ class StreamFold:
 
     def _other(self, event: bytes) -> None:
         """Every event that is no piece of text; also one with half an emoji, which jiter refuses."""
+        if not event.strip():
+            return
         try:
             value: Any = json.loads(event)
         except (ValueError, RecursionError) as problem:

@@ -189,6 +189,9 @@ class AnyExchange:
             raise
         except Exception as error:  # noqa: BLE001  boundary: any-llm and a provider's SDK raise what they like
             problem = problem_of(self._wire.model, error, tools="tools" in request)
+        if heard.fold.whole:
+            # What a connection does behind an answer's end is none of the answer's.
+            return heard.fold.finished(), heard.extras
         problem.retryable = problem.retryable and not heard.begun
         raise problem
 

@@ -31,6 +31,7 @@ from .outbound import (
     weight,
 )
 from .sse import Events
+from .streaming import fold_stream
 from .transport import Transport
 from .wire import Capabilities, ModelOptions, Sink, ToolSpec
 
@@ -177,12 +178,7 @@ class ChatExchange:
                     # A server that cannot stream answers in one piece.
                     return fold_whole(await stream.read(), wire.model, tools=tools, sink=sink)
                 fold = StreamFold(Answer(sink.text, sink.reasoning), wire.model, tools=tools)
-                events = Events()
-                while data := await stream.chunk():
-                    fold.add(events.feed(data))
-                    if fold.done:
-                        break
-                fold.add(events.close())
+                await fold_stream(stream, Events(), fold)
                 return fold.finished()
             status, headers, refused = stream.status, stream.headers, await stream.read()
         raise await self._refusal(status, headers, refused, tools)

@@ -30,6 +30,11 @@ class StreamFold:
         self._tools = tools
         self._half = ""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the server said why the answer ended. Only its usage may follow, and some never send `[DONE]`."""
+        return self.done or bool(self._answer.finish)
+
     def add(self, events: list[bytes]) -> None:
         """Take events in. Raises ProviderError for an error object or for what is no JSON."""
         answer = self._answer
@@ -37,7 +42,7 @@ class StreamFold:
         for event in events:
             if event == b"[DONE]":
                 self.done = True
-                continue
+                return
             try:
                 chunk: Any = from_json(event)
                 choice: Any = chunk["choices"][0]
@@ -62,7 +67,7 @@ class StreamFold:
         """The answer, once the stream has ended. Raises `interrupted` if the server never said that it was over:
         a call that is missing its end must not look like a whole one."""
         self._flush_half()
-        if not self.done and not self._answer.finish:
+        if not self.whole:
             raise ProviderError(
                 f"{self._who}: the stream ended in the middle of the answer",
                 code="interrupted",
@@ -72,6 +77,8 @@ class StreamFold:
 
     def _unusual(self, event: bytes) -> None:
         """No choices (usage, a keep-alive), an error, a broken character, or no JSON at all."""
+        if not event.strip():
+            return
         try:
             chunk: Any = json.loads(event)
         except (ValueError, RecursionError) as problem:

@@ -87,18 +87,21 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         self._heard, self._answered = self._loop.time(), True
+        broken: Broken | None = None
         try:
             body = parser.feed(data)
         except MalformedResponse as problem:
-            self.fail(Broken("malformed", str(problem)))
-            return
+            body = problem.body
+            broken = Broken("malformed", str(problem))
         if body:
             self._pieces.append(body)
             self._waiting_bytes += len(body)
             if self._waiting_bytes > HIGH_WATER and not self._paused and self._transport:
                 self._paused = True
                 self._transport.pause_reading()
-        if body or parser.status or parser.done:
+        if broken is not None:
+            self.fail(broken)
+        elif body or parser.status or parser.done:
             self._wake()
 
     def eof_received(self) -> bool:
@@ -194,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._loop.time() - self.idle_since < IDLE_SECONDS
 
     async def _arrival(self) -> None:
+        """Wait for something to happen. Raises Broken if nothing can any more; what broke meanwhile, the next time."""
         if self._error:
             raise self._error
         if self._closed.done():
@@ -203,8 +207,6 @@ class Connection(asyncio.BufferedProtocol):
             await self._waiter
         finally:
             self._waiter = None
-        if self._error:
-            raise self._error
 
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():

@@ -26,7 +26,12 @@ _HEX = expression(rb"[0-9A-Fa-f]{1,16}")
 
 
 class MalformedResponse(Exception):
-    """The server sent something that is not HTTP/1.1. The connection must not be used again."""
+    """The server sent something that is not HTTP/1.1. The connection must not be used again.
+
+    `body` is the part of the body that came before it in the same bytes: what is lost does not depend on the cuts.
+    """
+
+    body = b""
 
 
 def request_head(
@@ -74,13 +79,17 @@ class ResponseParser:
         self._step: _Step = ResponseParser._head
 
     def feed(self, data: bytes) -> bytes:
-        """The part of the body that these bytes hold. Raises MalformedResponse."""
+        """Return the part of the body that these bytes hold. Raises MalformedResponse."""
         if self._held:
             data, self._held = self._held + data, b""
         out: list[bytes] = []
         at = 0
         while at < len(data) and not self.done:
-            after = self._step(self, data, at, out)
+            try:
+                after = self._step(self, data, at, out)
+            except MalformedResponse as problem:
+                problem.body = b"".join(out)
+                raise
             if after < 0:
                 self._held = data[at:]
                 break

@@ -33,6 +33,7 @@ from .outbound import (
     weight,
 )
 from .sse import Lines
+from .streaming import fold_stream
 from .transport import Transport
 from .wire import Capabilities, ModelOptions, Sink, ToolSpec
 
@@ -184,10 +185,7 @@ class OllamaExchange:
             if stream.status != 200:
                 refused = await stream.read()
                 raise refusal(wire.model, stream.status, stream.headers, refused, tools=tools)
-            lines = Lines()
-            while data := await stream.chunk():
-                fold.add(lines.feed(data))
-            fold.add(lines.close())
+            await fold_stream(stream, Lines(), fold)
         return fold.finished()
 
     def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:
@@ -241,7 +239,12 @@ class LineFold:
         self._answer = answer
         self._who = who
         self._tools = tools
-        self._done = False
+        self.done = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of the answer is missing."""
+        return self.done
 
     def add(self, lines: list[bytes]) -> None:
         """Take lines in. Raises ProviderError for an error or for what is no JSON."""
@@ -255,10 +258,12 @@ class LineFold:
                 detail = f"{self._who} sent a line that is no JSON object: {shown}"
                 raise ProviderError(detail, code="not_understood", retryable=False)
             self._chunk(cast(dict[str, Any], chunk))
+            if self.done:
+                return
 
     def finished(self) -> Answer:
         """The answer. Raises `interrupted` if no line said that it was over."""
-        if not self._done:
+        if not self.done:
             detail = f"{self._who}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
         return self._answer
@@ -277,7 +282,7 @@ class LineFold:
             for call in dicts(fields.get("tool_calls")):
                 answer.calls.add_whole(call)
         if chunk.get("done"):
-            self._done = True
+            self.done = True
             answer.finish = str(chunk.get("done_reason") or "stop")
             answer.usage = Usage(counted(chunk.get("prompt_eval_count")), counted(chunk.get("eval_count")))
 

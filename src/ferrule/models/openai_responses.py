@@ -44,6 +44,7 @@ from .outbound import (
 )
 from .responses_fold import Output, StreamFold, fold_whole, parse_usage
 from .sse import Events
+from .streaming import fold_stream
 from .strict_schema import Strict, compile_strict
 from .transport import Transport
 from .wire import Capabilities, ModelOptions, Sink, ToolSpec
@@ -251,12 +252,7 @@ class ResponsesExchange:
                 # A server that cannot stream answers in one piece.
                 return fold_whole(output, await stream.read(), wire.model, tools=offered)
             fold = StreamFold(output, wire.model, tools=offered)
-            events = Events()
-            while data := await stream.chunk():
-                fold.add(events.feed(data))
-                if fold.done:
-                    break
-            fold.add(events.close())
+            await fold_stream(stream, Events(), fold)
             return fold.finished()
 
     def _notice(self, sink: Sink | None) -> Callable[[str, str], None]:

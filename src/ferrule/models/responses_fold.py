@@ -124,6 +124,11 @@ class StreamFold:
         self._who = who
         self._tools = tools
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of the answer is missing."""
+        return self.done
+
     def add(self, events: list[bytes]) -> None:
         """Take events in. Raises ProviderError for an error event or for what is no JSON."""
         texts, on_text, items = self._answer.text, self._answer.on_text, self._output.items
@@ -136,6 +141,8 @@ class StreamFold:
                 item = items.get(value.get("output_index")) if piece else None
             except (ValueError, LookupError, TypeError, AttributeError):
                 self._other(event)
+                if self.done:
+                    return
                 continue
             if item is not None and item.heard and type(piece) is str:
                 texts.append(piece)
@@ -143,6 +150,8 @@ class StreamFold:
                     on_text(piece)
             else:
                 self._event(cast(dict[str, Any], value), event)
+                if self.done:
+                    return
 
     def finished(self) -> None:
         """The stream has ended. Raises `interrupted` if the server never said so."""
@@ -151,6 +160,8 @@ class StreamFold:
             raise ProviderError(detail, code="interrupted", retryable=False)
 
     def _other(self, event: bytes) -> None:
+        if not event.strip():
+            return
         try:
             value: Any = json.loads(event)
         except (ValueError, RecursionError) as problem:
