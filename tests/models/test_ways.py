@@ -305,9 +305,9 @@ def test_text_without_back_ticks_makes_no_command(text: str) -> None:
         (True, None, "native"),
         (True, True, "native"),
         (False, True, "constrained"),
-        (None, True, "constrained"),
+        (None, True, "native"),
         (False, False, "text"),
-        (None, None, "text"),
+        (None, None, "native"),
     ],
 )
 def test_capabilities_choose_the_way(tools: bool | None, structured: bool | None, way: str) -> None:

@@ -30,7 +30,8 @@ _TOOLS = expression(
     r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? (is|are|param\w*).{0,40}"
     r"(not (supported|allowed|available)|requires?)|does(n't| not) support tool|tool.{0,40}template"
     r"|template.{0,60}tool|enable-auto-tool-choice|tool-call-parser|--jinja|unknown field.{0,10}tools"
-    r"|(extra|unexpected|unrecognized|unknown)[^.]{0,40}\btools\b",
+    r"|(extra|unexpected|unrecognized|unknown|unsupported)[^.]{0,40}\btools\b"
+    r"|\b(tools?|functions?)( us(e|age)| call(s|ing)?)?['\"`]? not (supported|allowed|available|implemented|enabled)",
     re.I | re.S,
 )
 _CHOICE = expression(r"tool_?choice", re.I)

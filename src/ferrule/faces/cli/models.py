@@ -40,7 +40,10 @@ def list_models(as_json: bool) -> None:
 @click.argument("model")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def probe(model: str, as_json: bool) -> None:
-    """What MODEL can do (yes, no, unknown), who said so, and how tools would be called."""
+    """What MODEL can do (yes, no, unknown), who said so, and how tools would be called.
+
+    Where its server does not say whether it calls tools, it is asked to call one: a small request.
+    """
     import asyncio
     from dataclasses import asdict
 
@@ -59,10 +62,11 @@ def probe(model: str, as_json: bool) -> None:
 async def _asked(model: str) -> tuple[Capabilities, str]:
     from ferrule.host.assemble import wire_of
     from ferrule.models.ways.ladder import choose
+    from ferrule.models.ways.live_probe import probed
     from ferrule.store.settings import load_settings
 
     wire = wire_of(load_settings(), model)
-    found = await wire.capabilities()
+    found = await probed(wire)
     if not model.startswith("scripted:"):
         # A script that nobody asked would complain about its unused steps.
         await wire.close()

@@ -21,6 +21,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
 
+from .live_probe import probe_tools, refuses_tools
 from .reading import MAY_CALL, MAY_OPEN, PlainSink, reasoned, stop_of
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ Notice = Callable[[str, str], None]
 
 
 def choose(capabilities: Capabilities) -> str:
-    """The best way that a model is known to manage."""
-    if capabilities.tools:
+    """Return the best way that a model may manage: unknown means native, which is what a refusal tells us most about."""
+    if capabilities.tools is not False:
         return "native"
     return "constrained" if capabilities.structured else "text"
 
@@ -71,21 +72,27 @@ async def open_exchange(
             f"`{native_fallback}` says nothing about text-style calls", hint="allow, allow_once or reject"
         )
     settings = options or ModelOptions()
+    unsure = False
     if not tools:
         return wire.open(system, (), settings), "native"
     capabilities = await wire.capabilities() if way == "auto" else Capabilities()
+    unsure = way == "auto" and capabilities.tools is None
     first = choose(capabilities) if way == "auto" else way
     left = [w for w in ("constrained", "text") if WAYS.index(w) > WAYS.index(first)] if way == "auto" else []
     if capabilities.structured is False:
         left = [w for w in left if w != "constrained"]
     ladder = LadderExchange(
-        wire, system, tools, settings, [first, *left], notice, native_fallback=native_fallback
+        wire, system, tools, settings, [first, *left], notice, native_fallback=native_fallback, unsure=unsure
     )
     return ladder, first
 
 
 class LadderExchange:
-    """An `Exchange` that goes over to the next way when the provider refuses the one in use."""
+    """An `Exchange` that goes over to the next way when the provider refuses the one in use.
+
+    `unsure`: nobody said whether this model takes tools. Until it has called one, an answer without a call may mean that
+    the tools never reached it; then it is probed, once (`live_probe`).
+    """
 
     def __init__(
         self,
@@ -97,7 +104,9 @@ class LadderExchange:
         notice: Notice | None = None,
         *,
         native_fallback: str = "allow",
+        unsure: bool = False,
     ) -> None:
+        self._unsure = unsure
         self._wire = wire
         self._system = system
         self._tools = tools
@@ -163,15 +172,57 @@ class LadderExchange:
                         reject = self._fallback == "reject"
                         answer = self._rejected(answer, sink) if reject else self._read(answer)
             except ProviderError as error:
-                if error.code not in _REFUSALS or len(self._ways) < 2:
+                if len(self._ways) < 2 or not self._closed(error):
                     raise
-                self._fall(error, sink)
+                self._fall(f"is refused ({error.detail})", sink)
                 continue
+            if native and self._unsure and tools and await self._ignored(answer, sink):
+                return await self._anew(history, answer, schema, sink)
             if not reads or answer.calls or answer.stop != "end":
                 return answer
             if answer.text and (self._fallback == "reject" or not MAY_CALL.search(answer.text)):
                 return answer
             return await self._again(history, answer, sink)
+
+    def _closed(self, error: ProviderError) -> bool:
+        """Whether this error says that the way in use is closed."""
+        if error.code in _REFUSALS:
+            return True
+        if self.way == "native" and self._unsure:
+            return refuses_tools(error)
+        # Not every server that takes no schema finds the words for it.
+        return self.way == "constrained" and error.code in ("http_400", "http_422")
+
+    async def _ignored(self, answer: ModelAnswered, sink: Sink | None) -> bool:
+        """Whether this answer has no call because the tools never reached the model."""
+        if answer.calls:
+            self._unsure = False
+            return False
+        if answer.stop != "end" or len(self._ways) < 2:
+            return False
+        try:
+            able = await probe_tools(self._wire, self._options)
+        except ProviderError as error:
+            self._tell(
+                sink, "fallback", f"whether tools reach the model could not be found out: {error.detail}"
+            )
+            return False
+        self._unsure = False
+        return not able
+
+    async def _anew(
+        self,
+        history: Sequence[Message],
+        answer: ModelAnswered,
+        schema: Mapping[str, Any] | None,
+        sink: Sink | None,
+    ) -> ModelAnswered:
+        """The answer in the next way. What was said without the tools was heard, and is left out."""
+        self._fall("is ignored: the model was asked to call a tool and did not", sink)
+        if sink is not None and answer.text:
+            sink.text("\n\n")
+        again = await self.ask(history, schema=schema, sink=sink)
+        return replace(again, usage=answer.usage + again.usage)
 
     async def _again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
@@ -211,13 +262,13 @@ class LadderExchange:
             sink.text(f"\n\n{said.text}")
         return joined(answer, said)
 
-    def _fall(self, error: ProviderError, sink: Sink | None) -> None:
+    def _fall(self, why: str, sink: Sink | None) -> None:
         before, kept = self.way, self.notices
         del self._ways[0]
         self._exchange = self._open()
         self.notices = self._exchange.notices
         self.notices.extend(kept)
-        self._tell(sink, "fallback", f"{before} is refused ({error.detail}); going on with {self.way}")
+        self._tell(sink, "fallback", f"{before} {why}; going on with {self.way}")
 
     def _tell(self, sink: Sink | None, topic: str, text: str) -> None:
         if sink is not None:

@@ -1,0 +1,196 @@
+"""Servers that nobody knows: tools are sent, and what becomes of them is found out and said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered
+from ferrule.models.openai_chat import OpenAIChat
+from ferrule.models.ways.ladder import open_exchange
+from ferrule.models.ways.live_probe import probed
+from ferrule.models.wire import ModelOptions, Wire
+from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.testing.wire_conformance import ADD, HELLO, Listener
+
+Manner = Callable[[dict[str, Any]], Reply]
+
+
+def message(**fields: Any) -> Reply:
+    calls = fields.get("tool_calls")
+    choice = {"message": {"role": "assistant", **fields}, "finish_reason": "tool_calls" if calls else "stop"}
+    return Reply(json={"choices": [choice], "usage": {"prompt_tokens": 90, "completion_tokens": 2}})
+
+
+def called(asked: dict[str, Any]) -> Reply:
+    """A call of the first tool that was sent."""
+    function = {"name": asked["tools"][0]["function"]["name"], "arguments": '{"a":1,"b":2}'}
+    return message(content=None, tool_calls=[{"id": "c1", "type": "function", "function": function}])
+
+
+def plain(asked: dict[str, Any]) -> Reply:
+    """A proxy such as LiteLLM: OpenAI's format, and a model behind it that calls tools."""
+    return called(asked)
+
+
+def shy(asked: dict[str, Any]) -> Reply:
+    """The same; this model answers people in words, and calls a tool when it is told to."""
+    return called(asked) if "report_ready" in json.dumps(asked["messages"]) else message(content="Hello!")
+
+
+def refusing(words: str) -> Manner:
+    def manner(asked: dict[str, Any]) -> Reply:
+        if "tools" in asked:
+            return Reply(400, json={"error": {"message": words, "type": "invalid_request_error"}})
+        return in_text(asked)
+
+    return manner
+
+
+def ignoring(asked: dict[str, Any]) -> Reply:
+    """Tools are dropped on the way, and a schema is taken as advice."""
+    return in_text(asked)
+
+
+def without_schemas(asked: dict[str, Any]) -> Reply:
+    if "response_format" in asked:
+        return Reply(422, json={"detail": "Extra inputs: response_format"})
+    return in_text(asked)
+
+
+def in_text(asked: dict[str, Any]) -> Reply:
+    """A model that calls in words where the tools stand in the prompt."""
+    if "math_add" in json.dumps(asked["messages"]):
+        return message(content='<tool_call>{"name": "math_add", "arguments": {"a": 1, "b": 2}}</tool_call>')
+    return message(content="I have no tools.")
+
+
+class Gateway:
+    """A server with these manners. It describes no model."""
+
+    def __init__(self, manner: Manner) -> None:
+        self._manner = manner
+        self.asks: list[dict[str, Any]] = []
+        self.double = HttpDouble(self._answer)
+
+    def _answer(self, request: Request) -> Reply:
+        if request.method == "GET":
+            return Reply(404, json={"detail": "Not Found"})
+        self.asks.append(request.json())
+        return self._manner(request.json())
+
+    def client(self) -> Wire:
+        return OpenAIChat("house-model", base_url=f"{self.double.url}/v1", api_key="k")
+
+
+def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str], Gateway]:
+    """The answers, the notices of falling, and the gateway."""
+    gateway, listener = Gateway(manner), Listener()
+
+    async def story() -> list[ModelAnswered]:
+        async with asyncio.timeout(20), gateway.double:
+            wire = gateway.client()
+            try:
+                exchange, way = await open_exchange(wire, "auto", "Be brief.", [ADD], ModelOptions())
+                assert way == "native"
+                return [await exchange.ask(HELLO, sink=listener) for _ in range(asks)]
+            finally:
+                await wire.close()
+
+    answers = asyncio.run(story())
+    return answers, [text for topic, text in listener.notices if topic == "fallback"], gateway
+
+
+def made(answer: ModelAnswered) -> list[tuple[str, str]]:
+    return [(call.tool, call.arguments) for call in answer.calls]
+
+
+ADDED = [("math::add", '{"a":1,"b":2}')]
+
+
+@pytest.mark.proves("ways.unknown-native")
+def test_a_gateway_that_nobody_knows_is_sent_the_tools_field() -> None:
+    answers, falls, gateway = ask(plain)
+    assert (made(answers[0]), answers[0].way, falls) == (ADDED, "native", [])
+    assert [tool["function"]["name"] for tool in gateway.asks[0]["tools"]] == ["math_add"]
+    assert "math_add" not in json.dumps(gateway.asks[0]["messages"])
+    assert len(gateway.asks) == 1
+
+
+@pytest.mark.proves("ways.unknown-native")
+def test_words_of_a_model_that_does_call_tools_are_kept_after_one_probe() -> None:
+    answers, falls, gateway = ask(shy, asks=3)
+    assert [(answer.text, answer.way) for answer in answers] == [("Hello!", "native")] * 3
+    assert (falls, len(gateway.asks)) == ([], 4)
+
+
+@pytest.mark.proves("ways.unknown-native")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "tools not supported",
+        "Unsupported parameter: 'tools'",
+        "This model does not support function calling.",
+        "house-model: `tools` may not be given",
+    ],
+)
+def test_a_refusal_that_names_tools_falls_and_says_so(words: str) -> None:
+    answers, falls, gateway = ask(refusing(words))
+    assert (made(answers[0]), answers[0].way) == (ADDED, "text")
+    assert "native is refused" in falls[0]
+    assert words in falls[0]
+    assert "math_add" in json.dumps(gateway.asks[-1]["messages"])
+
+
+@pytest.mark.proves("ways.unknown-native")
+@pytest.mark.parametrize("manner", [ignoring, without_schemas])
+def test_an_answer_that_ignores_the_tools_falls_and_says_so(manner: Manner) -> None:
+    answers, falls, gateway = ask(manner, asks=2)
+    assert [(made(answer), answer.way) for answer in answers] == [(ADDED, "text")] * 2
+    assert "native is ignored" in falls[0]
+    assert "constrained" in falls[1]
+    probes = [asked for asked in gateway.asks if "report_ready" in json.dumps(asked["messages"])]
+    assert len(probes) == 1
+
+
+@pytest.mark.proves("ways.unknown-native")
+def test_a_probe_that_fails_changes_nothing_and_is_said() -> None:
+    def broken(asked: dict[str, Any]) -> Reply:
+        if "report_ready" in json.dumps(asked["messages"]):
+            return Reply(401, json={"error": {"message": "quota of keys"}})
+        return message(content="Hello!")
+
+    answers, falls, _ = ask(broken)
+    assert (answers[0].text, answers[0].way) == ("Hello!", "native")
+    assert "could not be found out" in falls[0]
+
+
+@pytest.mark.proves("ways.unknown-native")
+def test_other_refusals_of_a_gateway_are_errors() -> None:
+    with pytest.raises(ProviderError) as raised:
+        ask(lambda _: Reply(400, json={"error": {"message": "the field `user` is required"}}))
+    assert raised.value.code == "http_400"
+
+
+@pytest.mark.proves("ways.unknown-native")
+@pytest.mark.parametrize(
+    ("manner", "able"), [(plain, True), (refusing("tools not supported"), False), (ignoring, False)]
+)
+def test_a_probe_says_whether_tools_work_and_how_it_knows(manner: Manner, able: bool) -> None:
+    gateway = Gateway(manner)
+
+    async def story() -> tuple[bool | None, str]:
+        async with asyncio.timeout(20), gateway.double:
+            wire = gateway.client()
+            try:
+                found = await probed(wire)
+                return found.tools, found.source
+            finally:
+                await wire.close()
+
+    assert asyncio.run(story()) == (able, "live probe")
