@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import urllib.error
 from collections.abc import Awaitable, Callable, Sequence
 from email.message import Message
@@ -159,6 +160,41 @@ def test_an_attempt_that_takes_too_long_is_a_timeout() -> None:
         run(tool_that(timeout=0.01, max_attempts=1), hangs)
     assert failed.value.error_type is ErrorType.TIMEOUT
     assert "no answer within 0.01 s" in failed.value.message
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """Where nothing is left to do, the time of what comes next is now."""
+
+    def __init__(self) -> None:
+        super().__init__(SkippingSelector())
+
+    def time(self) -> float:
+        return super().time() + self._selector.skipped  # type: ignore[attr-defined]
+
+
+class SkippingSelector(selectors.DefaultSelector):
+    """Waits for nothing and adds up how long it would have waited."""
+
+    skipped = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.skipped += timeout or 0
+        return super().select(0)
+
+
+@pytest.mark.proves("reliability.timeout")
+def test_an_attempt_has_300_seconds_where_the_tool_says_nothing() -> None:
+    async def attempt() -> tuple[ToolFailed, float]:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ToolFailed) as failed:
+            await shell.run(tool_that("write"), hangs, FakeClock(), Listening())
+        return failed.value, asyncio.get_running_loop().time() - began
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        failure, seconds = runner.run(attempt())
+    assert failure.error_type is ErrorType.TIMEOUT
+    assert "no answer within 300 s" in failure.message
+    assert 300 <= seconds < 301
 
 
 @pytest.mark.proves("reliability.timeout")

@@ -13,7 +13,6 @@ from script_runs import PATIENT
 from ferrule import tool
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import DirectCall
-from ferrule.extend.asked.scope import AT_ONCE
 from ferrule.tools.definition import Tool
 
 
@@ -151,14 +150,14 @@ return [[one['id'], one['is_error'], one['error_type'], one['error']] for one in
 async def test_only_so_many_calls_go_on_at_once(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
-    many = AT_ONCE + 20
+    many = 84
     call = begin(
         f"for n in range({many}):\n    parallel.launch('pass_through', {{'name': 'n'}})\nreturn len([one for one in parallel.wait_all() if one['ok']])"
     )
-    await gates.until(AT_ONCE)
+    await gates.until(64)
     gates.open("n")
     assert (await call).data == many
-    assert gates.most == AT_ONCE
+    assert gates.most == 64
 
 
 @pytest.mark.proves("starlark.parallel-bounds")

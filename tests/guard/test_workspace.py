@@ -20,7 +20,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.guard import beneath
 from ferrule.guard.reserved import DEFAULT
-from ferrule.guard.workspace import ABSENT, READ_LIMIT, Workspace
+from ferrule.guard.workspace import ABSENT, Workspace
 
 SECRET = b"outside, and not for tools"
 
@@ -208,8 +208,11 @@ def test_a_file_over_the_limit_is_refused_by_size(workspace: Workspace, root: Pa
     assert failure.error_type is ErrorType.LIMIT
     assert "52428800" in failure.message
     with (root / "big").open("wb") as file:
-        file.truncate(READ_LIMIT)
-    assert len(workspace.read("big")) == READ_LIMIT
+        file.truncate(10 * 1024 * 1024 + 1)
+    assert "10485761" in refused(lambda: workspace.read("big")).message
+    with (root / "big").open("wb") as file:
+        file.truncate(10 * 1024 * 1024)
+    assert len(workspace.read("big")) == 10 * 1024 * 1024
 
 
 def test_text_is_utf8_with_bad_bytes_marked_and_binary_refused(workspace: Workspace, root: Path) -> None:

@@ -121,6 +121,16 @@ def test_entries_are_sorted(context: Context, arguments: dict[str, Any], order: 
 
 
 @pytest.mark.proves("list-files.bounds")
+def test_500_entries_are_listed_by_default_and_1000_at_the_most(context: Context, root: Path) -> None:
+    for number in range(1001):
+        (root / f"n{number:04}").touch()
+    listing = call("list_files", context)
+    assert len(names(listing)) == 500
+    assert "[500 of 1006 entries shown" in listing
+    assert len(names(call("list_files", context, max_entries=1000))) == 1000
+
+
+@pytest.mark.proves("list-files.bounds")
 @pytest.mark.parametrize("most", [0, -1, 1001])
 def test_the_number_of_entries_has_bounds(context: Context, most: int) -> None:
     assert (

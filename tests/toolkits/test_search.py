@@ -75,11 +75,16 @@ def test_a_wildcard_is_any_text_within_a_line_and_ignores_case(tmp_path: Path) -
 @pytest.mark.proves("search.regex-default")
 def test_a_pattern_is_a_regular_expression_unless_said_otherwise(tmp_path: Path) -> None:
     put(tmp_path, "a", "axb\na.b\nA.B\n")
-    assert "2 matches" in call(tmp_path, "a.b")
-    assert "a:2:a.b" in call(tmp_path, "a.b", kind="literal")
-    assert "1 match" in call(tmp_path, "a.b", kind="literal")
-    assert "2 matches" in call(tmp_path, "a.b", kind="literal", case_insensitive=True)
-    assert "1 match" in call(tmp_path, "a.B", kind="wildcard").replace("2 matches", "1 match")
+    found = [
+        ({}, ["1", "2"]),
+        ({"kind": "regex"}, ["1", "2"]),
+        ({"kind": "literal"}, ["2"]),
+        ({"kind": "literal", "case_insensitive": True}, ["2", "3"]),
+        ({"kind": "wildcard"}, ["2", "3"]),
+    ]
+    for arguments, rows in found:
+        answer = call(tmp_path, "a.b", **arguments)
+        assert re.findall(r"^a:(\d):", answer, re.MULTILINE) == rows, arguments
     assert "1 match" in call(tmp_path, r"(?<=a)x(?=b)")
     assert "1 match" in call(tmp_path, r"^(.)\.B$")
 
@@ -292,6 +297,16 @@ def test_a_cut_at_the_limit_is_said_and_an_exact_fit_is_not(tmp_path: Path) -> N
     assert "[stopped at 7 matches: there are more" in cut
     assert "stopped" not in call(tmp_path, "x", max_results=10)
     assert "[stopped at 5" in call(tmp_path, "x", max_results=5)
+
+
+@pytest.mark.proves("search.limit-is-said")
+@pytest.mark.parametrize("tool", [search_files, grep_search], ids=lambda tool: tool.name)
+def test_200_matches_are_shown_by_default_and_1000_at_the_most(tmp_path: Path, tool: Tool) -> None:
+    put(tmp_path, "a", "x\n" * 1001)
+    assert call(tmp_path, "x", tool).count("\na:") == 200
+    assert call(tmp_path, "x", tool, max_results=1000).count("\na:") == 1000
+    with pytest.raises(ToolFailed, match="from 1 to 1000"):
+        call(tmp_path, "x", tool, max_results=1001)
 
 
 def test_names_of_files_are_listed_apart(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from ferrule import ToolDefinitionError, define_tool, tool
+from ferrule import Agent, Scripted, ToolDefinitionError, define_tool, tool
 from ferrule.tools.definition import Subject
 
 
@@ -60,6 +61,29 @@ def test_a_tool_without_a_handler_a_description_or_a_name_is_refused() -> None:
         define_tool("act", "  ", handler=act)
     with pytest.raises(ToolDefinitionError, match="cannot be the name"):
         define_tool("no name", "Does.", handler=act)
+
+
+@pytest.mark.proves("catalog.functions")
+def test_many_tools_are_declared_at_once_as_a_list_of_functions_and_definitions() -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @tool(side_effect="none")
+    def greet(name: str) -> str:
+        """Greet."""
+        return f"Hello {name}"
+
+    agent = Agent(Scripted([]), [add, greet, made({"path": "Where."})])
+    session = agent.session()
+    answers = [
+        asyncio.run(session.call("add", a=1, b=2)),
+        asyncio.run(session.call("greet", name="Ada")),
+        asyncio.run(session.call("act", path="a.txt")),
+    ]
+    assert [answer.data for answer in answers] == [3, "Hello Ada", {"path": "a.txt"}]
+    with pytest.raises(ToolDefinitionError, match="`add`"):
+        Agent(Scripted([]), [add, made(), add])
 
 
 @pytest.mark.proves("define.bad-schema-named")

@@ -295,21 +295,25 @@ async def test_no_more_than_the_settings_allow_run_at_once(world: World) -> None
 
 @pytest.mark.proves("command.nothing-left")
 async def test_of_many_commands_at_once_nothing_is_left(world: World) -> None:
+    count = 150
     await world.run(["true"])  # what is loaded and opened once is there now
     before = opened()
-    world.set(CommandPolicy(shell_allowed=True, most_running=60), behavior={"background_after_ms": 0})
+    world.set(CommandPolicy(shell_allowed=True, most_running=count), behavior={"background_after_ms": 0})
     # Numbers of processes are soon given to others: these are known by how long they sleep.
     marker = f"1000.{os.getpid()}"
     stubborn = f"{HIDDEN} wait; sleep 1000".replace("1000", marker)
     kinds, times = ["echo done", stubborn, stubborn], [60_000, 60_000, 500]
-    records = await asyncio.gather(*(world.run(kinds[n % 3], timeout_ms=times[n % 3]) for n in range(60)))
+    records = await asyncio.gather(*(world.run(kinds[n % 3], timeout_ms=times[n % 3]) for n in range(count)))
     killed = await asyncio.gather(
         *(world.call("kill_command", handle_id=record["handle_id"]) for record in records[1::3])
     )
     assert all(record["cancelled"] for record in killed)
     ended = await asyncio.gather(*(world.wait(record) for record in records))
-    assert [record["status"] for record in ended] == ["completed", "killed", "timed_out"] * 20
-    assert running(marker) == []
+    assert [record["status"] for record in ended] == ["completed", "killed", "timed_out"] * (count // 3)
+    # They have been killed; on a busy machine it takes them a while to be gone.
+    async with asyncio.timeout(30):
+        while running(marker):
+            await asyncio.sleep(0.05)
     assert opened() == before
     assert world.commands.running == 0
 

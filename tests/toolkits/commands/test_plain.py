@@ -309,6 +309,20 @@ def test_running_out_of_time_is_a_timeout_with_what_was_said_so_far(folder: Path
     assert not error.transient
 
 
+@pytest.mark.proves("command.timeout")
+def test_a_command_has_300_seconds_where_neither_call_nor_settings_say_more(folder: Path) -> None:
+    def preview(policy: CommandPolicy, **more: Any) -> str:
+        assert run_command.preview is not None
+        shown = run_command.preview({"command": "true", **more}, context(folder, policy))
+        return asyncio.run(shown)  # type: ignore[arg-type]
+
+    assert "at most 300 s" in preview(OPEN)
+    assert "at most 7 s" in preview(OPEN, timeout=7)
+    brief = CommandPolicy(safe_mode=SafeMode(on=False), timeout=1)
+    assert "at most 1 s" in preview(brief)
+    assert refusal(folder, "sleep 1000", brief).error_type is ErrorType.TIMEOUT
+
+
 @pytest.mark.parametrize("timeout", [0, -1, 0.0001, 3600.5])
 def test_a_timeout_outside_its_bounds_is_refused(folder: Path, timeout: float) -> None:
     assert "from 0.001 to 3600 seconds" in refusal(folder, "true", timeout=timeout).message

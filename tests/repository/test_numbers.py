@@ -1,0 +1,225 @@
+"""A number that a promise names is written in a test that proves it, and not imported from the code that it is about.
+
+`limits.rounds` promises ten rounds: a test that compares with `Limits().max_rounds` passes whatever the default is. So each number
+in a sentence of `tests/promises.yaml`, and in a place of `tests/promise_sources`, must stand in the text of one of the tests that
+prove it, or in what that test uses of its own file: as a number, as an expression of numbers (`10 * 1024`), or inside a string.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from source import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+from made_promises import claims, entries
+
+TESTS = ROOT / "tests"
+
+NAMES = re.compile(
+    r"""
+    ^[\d.§]+\s | ^[\w ]+,\s\d+(?:\sand\s\d+)?:     # the number of a section, at the beginning of a place
+    | \b(?:systems\.md|requirement|design|section|§|RFC|ISO|OpenAPI|Swagger|A2A|version|pid|draft)\s*§?[\d.]+
+    | \b(?:\d+\.)+\d+\b                           # versions
+    | \b\d{4}-\d\d-\d\d\b
+    | \b(?=\w*[A-Za-z])(?!\d+\s?(?:s|ms|KiB|MiB|GiB|KB|MB|GB|xx)\b)\w*\d\w*\b   # sha256, 5xx, task_1
+    | \b[A-Za-z]+-\d+\b                           # UTF-8, SHA-256
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What has digits and is a name."""
+
+WORDS = {
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "fifteen": 15,
+    "sixteen": 16,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "hundred": 100,
+    "thousand": 1000,
+}
+"""Numbers in words. What is said of one, two or a second thing is no figure."""
+
+UNITS = {
+    "ms": (1, 1e-3),
+    "s": (1, 1e3),
+    "seconds": (1, 1e3),
+    "minutes": (1, 60, 60e3),
+    "KiB": (1, 1024),
+    "MiB": (1, 1024**2),
+    "MB": (1, 1000**2, 1024**2),
+    "GiB": (1, 1024**3),
+}
+"""What a test may write a number of the unit as: itself, or times one of these."""
+
+FIGURE = re.compile(rf"(?<![\w.-])(\d[\d,]*|{'|'.join(WORDS)})(?:[ ]?({'|'.join(UNITS)}))?(?![\w-])")
+
+PAIR = re.compile(rf"(\d+) and (\d+) ({'|'.join(UNITS)})\b")
+
+EXCEPTIONS = {
+    "every-id-answered": "the four calls are written one by one, and so are their results",
+    "3.3.3 valid, bad, unknown and denied": "the four calls are written one by one, and so are their results",
+    "join.worked-example": "the three branches are named, and so are their results",
+    "2.3.3 budget: of three found tools": "the three tools are named, and so is the one that fits",
+    "Tool Vault: our own search with three strategies": "a promise for each strategy, by its name",
+    "6 policy: four attempts and 30 s": "30 s is what the requirement has; ours, 300 s, is in the same place and tested",
+}
+"""Sentences whose numbers no test can write down, by id or by the beginning of the place, each with the reason."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A promise or a place, and the promises whose tests answer for it."""
+
+    name: str
+    text: str
+    promises: tuple[str, ...]
+
+    @property
+    def figures(self) -> dict[str, set[float]]:
+        """The figures in the text, and what a test may write them as."""
+        found: dict[str, set[float]] = {}
+        text = PAIR.sub(r"\1 \3 and \2 \3", NAMES.sub(" ", self.text))
+        for match in FIGURE.finditer(text):
+            word, unit = match.groups()
+            value = WORDS.get(word) or float(word.replace(",", ""))
+            found[match[0]] = {value * factor for factor in UNITS.get(unit or "", (1,))}
+        return found
+
+
+@cache
+def sentences() -> list[Sentence]:
+    """Every sentence that names a figure."""
+    found = [
+        Sentence(entry["id"], entry["promise"], (entry["id"],)) for entry in entries(TESTS / "promises.yaml")
+    ]
+    for path in sorted((TESTS / "promise_sources").glob("*.yaml")):
+        for place in entries(path):
+            if place.get("later"):
+                continue
+            found.append(Sentence(place["place"], place["place"], tuple(place.get("promises") or ())))
+    return [one for one in found if one.promises and one.figures]
+
+
+def numbers(node: ast.AST) -> Iterator[float]:
+    """The numbers that are written below a node, also as expressions and inside strings."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            for word in re.findall(r"\d[\d,_]*(?:\.\d+)?", inner.value):
+                yield float(re.sub("[,_]", "", word))
+        elif isinstance(inner, ast.Constant | ast.BinOp):
+            value = evaluate(inner)
+            if value is not None:
+                yield value
+
+
+def evaluate(node: ast.AST) -> float | None:
+    """The value of a number or of an expression of numbers."""
+    if isinstance(node, ast.Constant):
+        plain = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+        return float(node.value) if plain else None
+    if not isinstance(node, ast.BinOp):
+        return None
+    left = evaluate(node.left)
+    right = evaluate(node.right)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    if isinstance(node.op, ast.Pow) and 0 <= right <= 64:
+        return left**right
+    if isinstance(node.op, ast.Add):
+        return left + right
+    if isinstance(node.op, ast.Sub):
+        return left - right
+    return None
+
+
+@cache
+def written(file: str) -> dict[str, frozenset[float]]:
+    """The numbers of each test of a file: its own, and those of what it uses of the file. `""`: all of the file."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    parts: dict[str, list[ast.stmt]] = {}
+    for statement in tree.body:
+        for name in defined(statement):
+            parts.setdefault(name, []).append(statement)
+    found = {"": frozenset(numbers(tree))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = frozenset(reach(node, parts))
+    return found
+
+
+def defined(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module gives a value."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return []
+
+
+def reach(node: ast.AST, parts: dict[str, list[ast.stmt]]) -> Iterator[float]:
+    """The numbers of a node and of the parts of its file that it names, in turn. Arguments name fixtures."""
+    seen: set[int] = set()
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield from numbers(part)
+        for inner in ast.walk(part):
+            name = (
+                inner.id if isinstance(inner, ast.Name) else inner.arg if isinstance(inner, ast.arg) else ""
+            )
+            waiting += parts.get(name, ())
+
+
+@cache
+def proved() -> dict[str, frozenset[float]]:
+    """The numbers that the tests of each promise write."""
+    found: dict[str, frozenset[float]] = {}
+    for claim in claims():
+        found[claim.promise] = found.get(claim.promise, frozenset()) | written(claim.file)[claim.test]
+    return found
+
+
+@pytest.mark.parametrize("sentence", sentences(), ids=lambda one: one.name[:60])
+def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it(sentence: Sentence) -> None:
+    there = frozenset[float]().union(*(proved().get(name, frozenset()) for name in sentence.promises))
+    missing = [figure for figure, values in sentence.figures.items() if not values & there]
+    excepted = any(sentence.name.startswith(beginning) for beginning in EXCEPTIONS)
+    if excepted:
+        assert missing, f"`{sentence.name}` is proved: take it out of the exceptions"
+    else:
+        assert not missing, (
+            f"no test of {', '.join(sentence.promises)} writes {', '.join(missing)}: {sentence.text}"
+        )
+
+
+def test_an_exception_is_about_a_sentence_and_has_a_reason() -> None:
+    names = [one.name for one in sentences()]
+    lost = [one for one in EXCEPTIONS if not any(name.startswith(one) for name in names)]
+    assert not lost
+    assert all(len(reason) > 20 for reason in EXCEPTIONS.values())
