@@ -24,6 +24,7 @@ from ferrule import (
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
+    DirectCall,
     ModelAnswered,
     PersonAnswered,
     RunFinished,
@@ -305,9 +306,41 @@ async def test_a_tool_may_call_another_through_the_same_gate() -> None:
 
 @pytest.mark.proves("session.direct-call")
 async def test_a_person_can_call_a_tool_without_a_model() -> None:
-    session = agent([], [add]).session()
-    assert (await session.call("add", a=1, b=2)).data == 3
+    ran: list[str] = []
+
+    @tool(side_effect="write")
+    def note(text: str) -> str:
+        """Write something down."""
+        ran.append(text)
+        return f"noted {text}"
+
+    @tool(side_effect="write")
+    def erase() -> str:
+        """Erase everything."""
+        ran.append("erased")
+        return "erased"
+
+    ours = agent([], [add, note, erase], allow=["note"], deny=["erase"])
+    session = ours.session()
+    assert (await session.call("add", a=40, b=2)).data == 42
     assert (await session.call("add", a="one", b=2)).error_type is ErrorType.VALIDATION_FAILED
+    assert (await session.call("ad", a=1, b=2)).error_type is ErrorType.NOT_FOUND
+    assert (await session.call("erase")).error_type is ErrorType.PERMISSION_DENIED
+    assert (await session.call("note", text="milk")).data == "noted milk"
+    assert ran == ["milk"], "what is denied does not run, what is allowed runs once"
+
+    assert ours.wire.asks == [], "no model is asked"  # type: ignore[attr-defined]
+    events = [record.event for record in ours.journal.records(session.id)]
+    made = [event.call for event in events if isinstance(event, DirectCall)]
+    assert [call.tool for call in made] == ["add", "add", "ad", "erase", "note"]
+    started = [event.call_id for event in events if isinstance(event, CallStarted)]
+    assert started == [made[-1].id], "the gate and the journal are those of a model's calls"
+    results = {
+        event.result.call_id: event.result.success for event in events if isinstance(event, ToolAnswered)
+    }
+    assert results == {made[0].id: True, made[-1].id: True}
+    refused = [event.call_id for event in events if isinstance(event, CallEvaluated) and event.result]
+    assert refused == [call.id for call in made[1:4]]
 
 
 @pytest.mark.proves("reliability.reads-retry", "reliability.writes-do-not")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import typing
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ferrule import Agent, Scripted, tool
 from ferrule.core.calls import Call, ErrorType, Result, compact
 from ferrule.core.events import (
     Access,
@@ -23,6 +24,8 @@ from ferrule.core.events import (
     encode,
 )
 from ferrule.core.limits import OUTPUT_CAP, Limits
+from ferrule.core.messages import ToolMessage
+from ferrule.models.scripted import calls, says
 from ferrule.store.chain import bound
 from ferrule.store.journal import SqliteJournal
 from ferrule.store.jsonl import jsonl, read_jsonl
@@ -123,6 +126,41 @@ def test_cutting_is_on_a_character_and_cutting_twice_is_cutting_once(text: str, 
     assert len(cut.result.data.encode("utf-8", "surrogatepass")) <= cap
     assert cut.result.partial == (cut.result.data != text)
     assert bound(cut, cap) == cut and bound(event, OUTPUT_CAP) is event
+
+
+@pytest.mark.proves("journal.result-cap")
+@pytest.mark.parametrize("character", ["x", "\u20ac"])
+@pytest.mark.parametrize("part", ["data", "error_message"])
+def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(character: str, part: str) -> None:
+    size = len(character.encode())
+    text = character * (70_000 // size)
+    result = replace(Result("c", "t", part == "data"), **{part: text})
+    with SqliteJournal(":memory:") as journal:
+        written = journal.append("s1", "r1", [ToolAnswered(result)], identity=ME)
+        assert list(journal.records("s1")) == written
+        journal.verify("s1")
+    (event,) = [record.event for record in written]
+    assert isinstance(event, ToolAnswered)
+    assert getattr(event.result, part) == character * (65_536 // size)
+    assert event.result.partial
+    assert event.result.notes == ("[recorded up to 65536 bytes]",)
+
+
+@pytest.mark.proves("journal.result-cap")
+async def test_a_recording_holds_what_the_conversation_held() -> None:
+    @tool(side_effect="none")
+    def say() -> str:
+        """Say much."""
+        return "\u20ac" * 40_000
+
+    with SqliteJournal(":memory:") as journal:
+        ours = Agent(Scripted([calls(("say", {})), says("ok")]), [say], journal=journal)
+        ran = await ours.run("go")
+        recorded = [record.event for record in journal.records(ran.session)]
+        (answered,) = [event.result for event in recorded if isinstance(event, ToolAnswered)]
+        (told,) = [message for message in ours.wire.histories[-1] if isinstance(message, ToolMessage)]  # type: ignore[attr-defined]
+    assert answered.data == "\u20ac" * 21_845 and answered.partial
+    assert told.text.startswith(answered.data) and len(told.text) - len(answered.data) < 200
 
 
 def test_a_known_kind_that_cannot_be_built_is_kept_as_unknown() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import shutil
+import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +92,58 @@ def test_tesseract_reads_an_image_into_blocks_lines_and_tokens(workspace: Path) 
     assert all(0 <= edge <= 460 for token in found["tokens"] for edge in token["box"])
     assert [topic for topic, _ in notes] == [HELD, TOPIC]
     assert found["source"]["sha256"] in notes[-1][1]
+
+
+SHOWN = "/opt"
+"""A folder with programs that commands see, and that is not of the system's own package."""
+
+SPY = r"""#!/bin/bash
+# Stands where tesseract does and says what it finds, as words of an image.
+if [ "$1" = --version ]; then echo "tesseract 5.9.9"; exit; fi
+word() { printf '5\t1\t1\t1\t1\t1\t0\t0\t9\t9\t90\t%s\n' "$1"; }
+word "image:$(sha256sum | cut -d' ' -f1)"
+word "arguments:$*"
+word "files:$(ls -A | wc -l)"
+word "secret:$(cat WORKSPACE/secret.txt 2>/dev/null || echo hidden)"
+touch WORKSPACE/planted 2>/dev/null
+(exec 3<>/dev/tcp/127.0.0.1/PORT) 2>/dev/null && word network:reached || word network:none
+(dd if=/dev/zero of=large bs=1M count=65 2>/dev/null; word "file:$(stat -c %s large)")
+"""
+
+
+@pytest.mark.proves("typed.ocr-confined")
+def test_what_recognizes_has_the_image_an_empty_folder_and_nothing_else(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_confine(workspace):
+        pytest.skip("this machine cannot confine commands")
+    shutil.copy(RECEIPT, workspace / "receipt.png")
+    (workspace / "secret.txt").write_text("canary")
+    if not os.access(SHOWN, os.W_OK):
+        pytest.skip(f"no program can be put where commands see it: {SHOWN} cannot be written")
+    with (
+        tempfile.TemporaryDirectory(prefix="ferrule-spy-", dir=SHOWN) as folder,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+        listener.setblocking(False)
+        port = str(listener.getsockname()[1])
+        spy = Path(folder) / "tesseract"
+        spy.write_text(SPY.replace("WORKSPACE", str(workspace)).replace("PORT", port))
+        spy.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        found, _ = read(workspace, "receipt.png")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    seen = dict(token["text"].split(":", 1) for token in found["tokens"])
+    assert seen == {
+        "image": hashlib.sha256(RECEIPT.read_bytes()).hexdigest(),
+        "arguments": "stdin stdout -l eng tsv",
+        "files": "0",
+        "secret": "hidden",
+        "network": "none",
+        "file": str(64 * 1024 * 1024),
+    }
+    assert not (workspace / "planted").exists()
 
 
 @needs_tesseract
