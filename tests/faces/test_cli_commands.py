@@ -416,3 +416,28 @@ def test_a_damaged_session_is_named_and_the_journal_salvaged(
     ran = ferrule("sessions", "salvage", "--yes")
     assert ran.code == 0 and "lost:" in ran.err and "kept; the old file is" in ran.out
     assert ferrule("sessions", "verify", kept).code == 0
+
+
+@pytest.mark.proves("cli.packs")
+def test_packs_of_tools_are_switched_on_by_settings_and_by_an_option(
+    ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = ferrule("tools", "list").out
+    assert "math::calc" not in usual and "run_code" not in usual
+    called = ferrule("tools", "call", "math::evaluate", "expression=2^10 + 1/2", "--pack", "typed")
+    assert called.code == 0
+    assert "1024.5" in called.out
+    (folder / "a.txt").write_text("one\ntwo\n")
+    script = 'len(read_file(path="a.txt"))'
+    monkeypatch.setenv("FERRULE_TOOLS_PACKS", "code,git")
+    listed = ferrule("tools", "list").out
+    assert "run_code" in listed and "git_status" in listed
+    ran = ferrule("tools", "call", "run_code", f"code={script}", "--allow", "Read(**)")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.proves("cli.packs")
+def test_a_pack_that_there_is_not_is_named(ferrule: Any, folder: Path) -> None:
+    ran = ferrule("tools", "list", "--pack", "tiped")
+    assert ran.code == 2
+    assert "`tiped`" in ran.err and "did you mean `typed`?" in ran.err

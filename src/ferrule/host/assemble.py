@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
@@ -186,9 +186,10 @@ def assemble(
     gate = _gate(settings, workspace, names)
     held = workspace.refusing(gate.refuses, gate.denials).command_names()
     confine = policy_of(settings, workspace.root, held)
-    extensions = _extensions(settings, confine)
+    of_ours = shipped(settings["tools.packs"])
+    extensions = _extensions(settings, confine, of_ours)
     texts = read_texts(settings, gate, names)
-    own = shipped() if extensions is None else extensions.tools
+    own = of_ours if extensions is None else extensions.tools
     tools = (*own, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings))
     http = http_tools_of(settings)
     tools = tools if http is None else (*tools, *http.tools)
@@ -311,7 +312,7 @@ def _artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
     return Artifacts(store, settings["artifacts.threshold"] if readable else None)
 
 
-def _extensions(settings: Settings, confine: Policy) -> Extensions | None:
+def _extensions(settings: Settings, confine: Policy, of_ours: Sequence[Tool]) -> Extensions | None:
     """What files bring. None, and nothing loaded for it, where there are none."""
     seen, own = settings.repository, paths.config()
     theirs = any(
@@ -323,7 +324,7 @@ def _extensions(settings: Settings, confine: Policy) -> Extensions | None:
 
     domains = tuple(settings["network.allowed_domains"] or ())
     reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
-    return load_extensions(seen, shipped=shipped(), own=own, reach=reach, register=settings["tools.register"])
+    return load_extensions(seen, shipped=of_ours, own=own, reach=reach, register=settings["tools.register"])
 
 
 def _registration(settings: Settings, extensions: Extensions | None) -> RegistrationLimits | None:

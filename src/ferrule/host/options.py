@@ -52,6 +52,10 @@ _SETTINGS = (
         "--deny-tool", "tools__denied", multiple=True, metavar="TOOL", help="A tool that is left out. Repeatable."
     ),
     click.option(
+        "--pack", "tools__packs", multiple=True, metavar="PACK",
+        help="Tools beyond the usual ones: typed, git, git_write, git_toolbox, code. Repeatable.",
+    ),
+    click.option(
         "--require-tool", "tools__required", multiple=True, metavar="TOOL",
         help="A tool that must have succeeded, or 'one|other'. Repeatable.",
     ),

@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from ferrule.core.errors import ConfigError
 from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import SideEffect, Tool
+
+_READS = (SideEffect.NONE, SideEffect.READ)
 
 
-def shipped() -> tuple[Tool, ...]:
-    """All of them, in the order of their kits."""
-    return tuple(tool for kit in (files, browse, search, commands, git, tasks, clock) for tool in kit.TOOLS)
+PACKS = ("typed", "git", "git_write", "git_toolbox", "code")
+"""What `tools.packs` may name."""
+
+
+def shipped(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
+    """The tools of every run, in the order of their kits, and those of the packs that a person named.
+
+    Raises ConfigError for a pack that there is not.
+    """
+    own = tuple(tool for kit in (files, browse, search, commands, git, tasks, clock) for tool in kit.TOOLS)
+    added = own
+    for name in dict.fromkeys(packs):
+        added = (*added, *_tools_of(name, own))
+    return added
+
+
+def _tools_of(pack: str, own: Sequence[Tool]) -> tuple[Tool, ...]:
+    # Each is loaded by who names it.
+    match pack:
+        case "typed":
+            from ferrule.toolkits.stdlib import stdlib_tools
+
+            return stdlib_tools()
+        case "git" | "git_write":
+            from ferrule.toolkits.git_tools import git_tools
+
+            return git_tools(enabled_tools=["mutation"]) if pack == "git_write" else git_tools()
+        case "git_toolbox":
+            from ferrule.toolkits.git_tools import git_toolbox_tools
+
+            return git_toolbox_tools()
+        case "code":
+            from ferrule.toolkits.code_mode import code_tool
+
+            return (code_tool([tool for tool in own if tool.side_effect in _READS]),)
+        case _:
+            near = get_close_matches(pack, PACKS, 1)
+            said = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(PACKS)}"
+            raise ConfigError(f"`tools.packs` names `{pack}`, and there is no such pack", hint=said)
 
 
 def brought_by_runs() -> tuple[str, ...]:

@@ -122,6 +122,9 @@ SETTINGS: tuple[Setting, ...] = (
             short="Tools that the model has from the start, even if something defers them."),
     Setting(key="tools.entries", kind="loading", default=(), env=False,
             short="How single tools are loaded: a list of entries with `name` and `loading_mode` (`always`, `deferred`)."),
+    Setting(key="tools.packs", kind="names", default=(), flag="--pack",
+            short="Sets of tools beyond the usual ones: `typed` (arithmetic, dates, units, text), `git` and `git_write` (single"
+                  " operations), `git_toolbox`, `code` (scripts over the reading tools)."),
     Setting(key="tools.join", kind="text", default="all", flag="--join",
             short="How many calls of one answer must succeed before the others are not needed: `all`, `first_success`, or a number."),
     Setting(key="tools.required", kind="names", default=(), project="extend", flag="--require-tool",
