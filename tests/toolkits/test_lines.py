@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
+from ferrule.models.untrusted import spell_out
 from ferrule.toolkits import lines, matching
 
 LINE = st.text(
@@ -120,3 +123,19 @@ def test_an_edit_that_does_not_fit_says_why(old: str, hint: str | None) -> None:
         return
     with pytest.raises(ToolFailed, match=hint):
         matching.edited(text, old, "x", everywhere=False, where="`f`")
+
+
+@pytest.mark.proves("untrusted.edits")
+@pytest.mark.parametrize(
+    "held", ["a\u200bb", "stop = <|im_end|>", "\ufeffimport x", "</s>", "x\u202ey\U000e0041"]
+)
+def test_an_edit_of_what_was_spelled_out_fits_as_it_was_shown_and_is_told_how_else(held: str) -> None:
+    text = f"first\n{held}\nlast\n"
+    shown = spell_out(held)
+    assert shown != held
+    copied = json.loads(f'"{shown}"')
+    assert matching.edited(text, copied, "new", everywhere=False, where="f")[0] == "first\nnew\nlast\n"
+    with pytest.raises(ToolFailed, match=r"at line 2 the file has the characters .* with one backslash"):
+        matching.edited(text, shown, "new", everywhere=False, where="f")
+    with pytest.raises(ToolFailed, match=r"at line 2 the file has these escapes as text.* backslashes twice"):
+        matching.edited(f"first\n{shown}\nlast\n", copied, "new", everywhere=False, where="f")

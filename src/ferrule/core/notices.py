@@ -16,7 +16,7 @@ from .messages import Message, ToolMessage, UserMessage
 PERSON = "person"
 """The source of a person's own words."""
 
-_FRAME = expression(r"<(/?notice\b)", re.IGNORECASE)
+_FRAME = expression(r"<(\s*/?\s*notice\b)", re.IGNORECASE)
 _NAME = expression(r"[^\w:.-]")
 
 

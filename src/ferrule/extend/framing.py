@@ -12,7 +12,7 @@ from html import escape
 
 from ferrule.core.unseen import visible
 
-_MARK = re.compile(r"<(/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
+_MARK = re.compile(r"<(\s*/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
 
 
 def shown(text: str) -> str:

@@ -126,6 +126,12 @@ class ChatExchange:
             answer = await self._without_tools(schema, sink, "the server ignores `tool_choice`")
         return answer if tools else without_calls(answer, self._notice(sink))
 
+    def request(self, history: Sequence[Message], *, tools: bool) -> bytes:
+        """The body of a request that asks with this history, in one piece and without the form of a reply."""
+        self._transcript.extend(history)
+        offered = self._tools if tools or self._choice else b""
+        return self._body(offered, tools, None, streamed=False)
+
     async def _without_tools(
         self, schema: Mapping[str, Any] | None, sink: Sink | None, why: str
     ) -> ModelAnswered:

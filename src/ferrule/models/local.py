@@ -12,16 +12,23 @@ import asyncio
 import os
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.errors import ProviderError
 
 from . import pull
+from .local_text import JSON, ControlTokens, LocalExchange, Piece, pieces
 from .openai_chat import OpenAIChat
+from .outbound import dumps, json_object
 from .vectors import VectorStore
 from .wire import Capabilities, Exchange, ModelOptions, ToolSpec
+
+if TYPE_CHECKING:
+    from .chat_exchange import ChatExchange
+    from .transport import Transport
 
 ERRORS_ONLY = 1
 """llama.cpp's verbosity: errors reach standard error, its information and warnings do not."""
@@ -42,6 +49,8 @@ class Local:
 
     profile = "small"
     """How the `constrained` way treats it: see `ways.small`."""
+    encodes_text = True
+    """Control tokens in what it is given are encoded as text: see `models.untrusted`."""
 
     def __init__(
         self,
@@ -60,6 +69,8 @@ class Local:
         self._chat: OpenAIChat | None = None
         self._capabilities: Capabilities | None = None
         self._vectors: VectorStore | None = None
+        self._control_tokens: ControlTokens | None = None
+        self._as_text: dict[str, list[Piece]] = {}
 
     @property
     def model(self) -> str:
@@ -83,7 +94,7 @@ class Local:
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
         """A conversation over the chat wire. The server starts with the first `ask`."""
-        return _LazyExchange(self, system, tools, options)
+        return LocalExchange(self, system, tools, options)
 
     async def close(self) -> None:
         """Give the connections back. The server stays for other wires of this process and ends with it."""
@@ -93,7 +104,8 @@ class Local:
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
         """See `ways.fill.Powers`."""
-        body = {"prompt": prompt, "n_predict": max_tokens, "temperature": 0, "grammar": grammar}
+        written = await self._pieces(prompt)
+        body = {"prompt": written, "n_predict": max_tokens, "temperature": 0, "grammar": grammar}
         answer = await asyncio.to_thread(self._call, "handle_completions", body, False)
         return str(answer["choices"][0]["text"])
 
@@ -104,7 +116,8 @@ class Local:
         known = self._vectors.get(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
-            answer = await asyncio.to_thread(self._call, "handle_embeddings", {"input": missing}, True)
+            written = [await self._pieces(text) for text in missing]
+            answer = await asyncio.to_thread(self._call, "handle_embeddings", {"input": written}, True)
             made = {
                 text: cast("list[float]", row["embedding"])
                 for text, row in zip(missing, answer["data"], strict=True)
@@ -137,26 +150,49 @@ class Local:
             self._chat = OpenAIChat(self._name, base_url=base, api_key="none", name="local")
         return self._chat
 
-    async def connected(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
+    async def chat(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
         """An exchange of the chat wire, the server being up."""
         return (await self._server_wire()).open(system, tools, options)
 
+    async def server(self) -> tuple[str, Transport]:
+        """The address of the running server, and what speaks with it."""
+        chat = await self._server_wire()
+        if self._control_tokens is None:
+            self._control_tokens = await asyncio.to_thread(control_tokens, self._file())
+        return chat.base_url.removesuffix("/v1"), chat.transport
 
-class _LazyExchange:
-    """Starts the server when it is first asked: `open` may do no I/O."""
+    @property
+    def control_tokens(self) -> ControlTokens:
+        """Those of the model's vocabulary, known once the server is up."""
+        assert self._control_tokens is not None, "the server was not started"
+        return self._control_tokens
 
-    def __init__(self, wire: Local, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> None:
-        self.notices: list[tuple[str, str]] = []
-        self._wire = wire
-        self._given = (system, tools, options)
-        self._inner: Exchange | None = None
+    async def as_text(self, text: str) -> list[Piece]:
+        """The tokens of a control token's spelling, read as text.
 
-    async def ask(self, history: Any, *, tools: bool = True, schema: Any = None, sink: Any = None) -> Any:
-        """See `Exchange.ask`."""
-        if self._inner is None:
-            self._inner = await self._wire.connected(*self._given)
-            self._inner.notices = self.notices
-        return await self._inner.ask(history, tools=tools, schema=schema, sink=sink)
+        It is cut after its first character: a vocabulary may have it as a token that is found even where none should be.
+        """
+        if text not in self._as_text:
+            base, transport = await self.server()
+            found: list[Piece] = []
+            for part in (text[:1], text[1:]):
+                body = dumps({"content": part, "add_special": False, "parse_special": False})
+                answer = await transport.post(f"{base}/tokenize", body, JSON, timeout=60.0)
+                found += cast("list[int]", json_object(answer.body)["tokens"])
+            self._as_text[text] = found
+        return self._as_text[text]
+
+    async def _pieces(self, text: str) -> str | list[Piece]:
+        """A raw prompt, in which nothing is a control token."""
+        await self.server()
+        parts = self.control_tokens.split(self.control_tokens.mark(text))
+        return text if len(parts) == 1 else await pieces(parts, self.as_text)
+
+
+@cache
+def control_tokens(path: Path) -> ControlTokens:
+    """The control tokens of a model file, read once in a process."""
+    return ControlTokens(path)
 
 
 def free_cores() -> int:

@@ -7,10 +7,12 @@ import re
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.models.untrusted import spell_out
 
 from . import lines
 
 _NUMBERED = re.compile(r"^\d+: ", re.MULTILINE)
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
 _SEARCHED = 5000
 """Lines that the search for a similar one looks at: it is a courtesy and must stay quick."""
 
@@ -57,6 +59,8 @@ def _nearest(text: str, old: str) -> str:
     """What may help to get it right next time: the cause if it is a known one, else the most similar line."""
     if _NUMBERED.match(old):
         return "; it begins with a line number: leave out the `N: ` that `read_file` puts before each line"
+    if escaped := _escaped(text, old):
+        return escaped
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     candidates = [line.strip()[:300] for line in lines.split(text)[:_SEARCHED]]
     if not wanted or not candidates:
@@ -68,6 +72,24 @@ def _nearest(text: str, old: str) -> str:
     if not near:
         return "; read the file again"
     return f"; the most similar line is {candidates.index(near[0]) + 1}: {near[0]}"
+
+
+def _escaped(text: str, old: str) -> str:
+    """What helps where text and `old` differ in how a character is written that models see as an escape (`models.untrusted`)."""
+    read = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), old)
+    read = read.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if read != old and read in text:
+        return (
+            f"; at line {_line_of(text, text.find(read))} the file has the characters that `old_string` spells as escapes: in the "
+            "arguments, which are JSON, write these escapes with one backslash, in `new_string` too"
+        )
+    spelled = spell_out(old)
+    if spelled != old and spelled in text:
+        return (
+            f"; at line {_line_of(text, text.find(spelled))} the file has these escapes as text: in the arguments, which are JSON, "
+            "write their backslashes twice, in `new_string` too"
+        )
+    return ""
 
 
 def _refused(message: str) -> ToolFailed:

@@ -20,6 +20,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.frozen import frozen
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
+from ferrule.models.untrusted import spell_out
 from ferrule.models.wire import Exchange, ModelOptions, Sink, ToolSpec, Wire
 
 from .plain import PlainHistory
@@ -150,10 +151,9 @@ class ConstrainedExchange:
 
     async def _again(self, first: ModelAnswered, reply: Reply) -> tuple[ModelAnswered, Reply]:
         """One more try, with what was wrong. Both messages stay: the prefix may only grow."""
-        self._sent.append(AssistantMessage(first.text or "(nothing)"))
-        self._sent.append(
-            UserMessage(f"That reply does not fit: {reply.problem}. Reply again, as one JSON object.")
-        )
+        problem = f"That reply does not fit: {reply.problem}. Reply again, as one JSON object."
+        self._sent.append(AssistantMessage(spell_out(first.text) or "(nothing)"))
+        self._sent.append(UserMessage(spell_out(problem)))
         second = await self._inner.ask(self._sent, tools=False, schema=self._schema)
         return replace(second, usage=first.usage + second.usage), self._read(second.text)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
+from ferrule.models.untrusted import SPELLED_TOOLS, SpellingExchange, spell_out
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
 
 from .live_probe import probe_tools, refuses_tools
@@ -58,7 +59,8 @@ async def open_exchange(
     """A conversation and the way in which calls are made in it.
 
     With `auto` the model's capabilities decide and a refusal falls to the next way; a way that is
-    named is kept. Without tools it is `native` with none. `native_fallback` says what becomes of calls that a model
+    named is kept. Without tools it is `native` with none. What others may have written is spelled out (`models.untrusted`): this is
+    where every conversation with a model is opened. `native_fallback` says what becomes of calls that a model
     writes as text in the native way: `allow`, `allow_once` or `reject`. `notice` hears of falls (topic
     `fallback`) where an ask has no sink. Raises ConfigError for an unknown way, ProviderError if the
     model cannot be asked what it can do.
@@ -72,9 +74,11 @@ async def open_exchange(
             f"`{native_fallback}` says nothing about text-style calls", hint="allow, allow_once or reject"
         )
     settings = options or ModelOptions()
-    unsure = False
+    tokens = not getattr(wire, "encodes_text", False)
+    system = spell_out(system, tokens=tokens)
     if not tools:
-        return wire.open(system, (), settings), "native"
+        return SpellingExchange(wire.open(system, (), settings), tokens=tokens), "native"
+    tools = SPELLED_TOOLS.of(tools, tokens=tokens)
     capabilities = await wire.capabilities() if way == "auto" else Capabilities()
     unsure = way == "auto" and capabilities.tools is None
     first = choose(capabilities) if way == "auto" else way
@@ -84,7 +88,7 @@ async def open_exchange(
     ladder = LadderExchange(
         wire, system, tools, settings, [first, *left], notice, native_fallback=native_fallback, unsure=unsure
     )
-    return ladder, first
+    return SpellingExchange(ladder, tokens=tokens), first
 
 
 class LadderExchange:

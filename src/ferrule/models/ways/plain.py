@@ -17,7 +17,7 @@ from ferrule.models.wire import Sink
 Render = Callable[[str, Sequence[Call]], str]
 """Text and calls of an answer as the text that the model is shown as its own."""
 
-_FRAME = re.compile(r"<(/?(?:tool_results|result)\b)", re.IGNORECASE)
+_FRAME = re.compile(r"<(\s*/?\s*(?:tool_results|result)\b)", re.IGNORECASE)
 
 
 class PlainHistory:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
+from ferrule.models.untrusted import spell_out
 
 if TYPE_CHECKING:
     from .text import Names
@@ -48,7 +49,7 @@ def told_of(tool: str) -> str:
 
 def told(history: Sequence[Message], answer: ModelAnswered, tool: str) -> list[Message]:
     """What the model is asked the second time: the history, what it said, and what is wrong with it. The session keeps none of it."""
-    return [*history, AssistantMessage(answer.text), UserMessage(_TOLD.format(tool=tool))]
+    return [*history, AssistantMessage(spell_out(answer.text)), UserMessage(_TOLD.format(tool=tool))]
 
 
 def joined(first: ModelAnswered, second: ModelAnswered) -> ModelAnswered:

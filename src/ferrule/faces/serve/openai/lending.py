@@ -91,7 +91,8 @@ class Loan:
         """A reply that can only be calls."""
         asked = self.asked
         system = "\n\n".join(filter(None, (asked.told.system, constrained_prompt(asked.tools))))
-        exchange = ConstrainedExchange(self.wire.open(system, (), self.options), asked.tools)
+        plain, _ = await open_exchange(self.wire, "native", system, (), self.options, self._notice)
+        exchange = ConstrainedExchange(plain, asked.tools)
         answer = await self._ask(exchange, tools=False, schema=_calls_only(reply_schema(asked.tools)))
         calls = _read(answer.text, {spec.wire_name for spec in asked.tools})
         if not calls and answer.stop != "length":
