@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ EVENTS = 10_000
 SLOW = 10
 SESSIONS = 8
 TOKEN = "a-token-for-this-benchmark"
+PEOPLE = 10
+"""Who reads: a person may have 64 readers at a time. All are operators and see the same."""
 Place = tuple[int, int]
 
 
@@ -84,7 +87,8 @@ async def serve_console(folder: str, events: int) -> None:
     console.bus.tap(tally)
     listening = listen("127.0.0.1", 0)
     port = port_of(listening)
-    door = Door(make_app(console), token={TOKEN: Who("reader")}, hosts=hosts_of("127.0.0.1", port))
+    people = {f"{TOKEN}-{number}": Who(f"reader{number}", True) for number in range(PEOPLE)}
+    door = Door(make_app(console), token=people, hosts=hosts_of("127.0.0.1", port))
     serving = asyncio.ensure_future(
         serve(door, "127.0.0.1", port, listening=listening, ending=console.bus.close)
     )
@@ -188,6 +192,9 @@ def _place(text: str) -> Place:
     return int(event), int(piece or 0)
 
 
+_PERSON = count()
+
+
 async def connect(port: int, slow: bool, delays: Counter[int]) -> Reader:
     connecting = socket.socket()
     if slow:
@@ -197,7 +204,8 @@ async def connect(port: int, slow: bool, delays: Counter[int]) -> Reader:
     await loop.sock_connect(connecting, ("127.0.0.1", port))
     _, reader = await loop.create_connection(lambda: Reader(slow, delays), sock=connecting)
     reader._transport.max_size = 4096 if slow else 262_144
-    head = f"GET /stream HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+    token = f"{TOKEN}-{next(_PERSON) % PEOPLE}"
+    head = f"GET /stream HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\n\r\n"
     reader._transport.write(head.encode())
     return reader
 

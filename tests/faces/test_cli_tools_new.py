@@ -118,6 +118,25 @@ def test_a_name_that_python_does_not_take_is_refused_before_anything_is_written(
     assert os.listdir() == ["note.txt"]
 
 
+@pytest.mark.proves("tools.new-names")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("json", "--python"), "Python's own module `json`"),
+        (("types", "--python"), "Python's own module `types`"),
+        (("write_file",), "a tool that ships"),
+        (("run_command", "--python"), "a tool that ships"),
+    ],
+)
+def test_a_name_that_is_somebody_elses_is_refused_and_nothing_is_written(
+    ferrule: Any, folder: Path, words: tuple[str, ...], why: str
+) -> None:
+    refused = ferrule("tools", "new", *words)
+    assert refused.code == 2
+    assert why in refused.err
+    assert os.listdir() == ["note.txt"]
+
+
 def test_a_field_that_comes_twice_and_a_description_that_cannot_be_seen_are_refused(
     ferrule: Any, folder: Path
 ) -> None:

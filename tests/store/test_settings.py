@@ -53,6 +53,24 @@ def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
 
 
+@pytest.mark.proves("settings.own-folder")
+@pytest.mark.parametrize("place", [".ferrule", "conf", ".", "../elsewhere/.ferrule"])
+def test_a_folder_of_a_repository_is_nobodys_own_settings(
+    case: Case, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = case.root / place
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ferrule.yaml").write_text("sandbox:\n  mode: 'off'\n")
+    link = case.root.parent / "own"
+    link.symlink_to(folder)
+    for named in (folder, link):
+        monkeypatch.setenv("FERRULE_CONFIG", str(named))
+        with pytest.raises(ConfigError) as raised:
+            case.load()
+        assert "is not yours" in raised.value.detail
+        assert "FERRULE_CONFIG" in raised.value.hint
+
+
 def test_without_any_file_the_defaults_hold_and_nothing_is_written(case: Case, own_folders: Path) -> None:
     settings = case.load()
     assert settings.limits == Limits()

@@ -171,6 +171,8 @@ def load_settings(
     from_environment, notices = read_environment(os.environ if environment is None else environment)
     from_flags = read_flags(flags or {})
     root = _workspace(workspace, user, from_environment, from_flags)
+    if user_file is None:
+        _check_own(own_file.parent, root)
     merged.notices += notices
     merged.add("user", user, root=str(own_file.parent))
     repository = (trust or Trust()).look(root)
@@ -204,6 +206,24 @@ def _workspace(given: str | Path | None, *layers: Entries) -> Path:
         for entries in layers:
             chosen = entries["workspace"].value if "workspace" in entries else chosen
     return Path(chosen or ".").expanduser().absolute()
+
+
+def _check_own(folder: Path, root: Path) -> None:
+    """Raise ConfigError if FERRULE_CONFIG names a repository's folder: what stands there has the repository's rights.
+
+    Nothing of it may count as the person's own: not its settings, servers, skills or secrets. Not seen is a folder of
+    another repository that is neither the workspace nor called `.ferrule`.
+    """
+    if not os.environ.get("FERRULE_CONFIG"):
+        return
+    real = folder.resolve()
+    if real.is_relative_to(root.resolve()) or real.name == str(Path(PROJECT_FILE).parent):
+        raise ConfigError(
+            f"FERRULE_CONFIG = `{folder}` is a folder of a repository, and what a repository holds is not yours:"
+            " none of it was read",
+            hint=f"unset FERRULE_CONFIG, or point it to a folder of your own; `ferrule trust` lets the configuration in"
+            f" `{root}` take effect, as far as a repository's may",
+        )
 
 
 def _read_file(path: Path) -> Entries:

@@ -129,6 +129,18 @@ def call(params: dict[str, Any], number: object) -> dict[str, Any] | None:
         case "garbage":
             sys.stdout.write('this is no message\n{"half": \n\x00\xff\n')
             sys.stdout.flush()
+        case "malformed":
+            # What an answer is made of stands in a file, with the place of the request's id.
+            raw = Path("malformed.bin").read_bytes().replace(b"$ID", str(number).encode())
+            sys.stdout.buffer.write(raw + b"\n")
+            sys.stdout.buffer.flush()
+            return None
+        case "endless":
+            sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": "')
+            for _ in range(300):
+                sys.stdout.write("y" * 1_000_000)
+            sys.stdout.flush()
+            return None
         case "flood":
             line = json.dumps(
                 {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from ferrule import tool
 from ferrule.core.calls import Result
@@ -23,9 +25,10 @@ from ferrule.engine.bus_scope import OwnSessions
 from ferrule.faces.console import stream
 from ferrule.faces.console.viewer import Viewer
 from ferrule.host.browsers import Browsers
-from ferrule.host.door import Door, Who
+from ferrule.host.door import Door, Visitor, Who
 from ferrule.host.serving import hosts_of, listen, origins_of, port_of, serve
 from ferrule.models.scripted import Scripted, calls, says
+from ferrule.store.journal import SqliteJournal
 
 PEOPLE = {
     "the-token-of-the-owner": Who("owner", operator=True),
@@ -144,7 +147,8 @@ async def watching(
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     watcher = Watcher(reader, writer, int(head.split()[1]))
     if watcher.status != 200:
-        size = int(await reader.readline(), 16) if "chunked" in head else 0
+        length = re.search(r"content-length: (\d+)", head, re.I)
+        size = int(length[1]) if length else int(await reader.readline(), 16)
         watcher.text = (await reader.readexactly(size)).decode()
     try:
         yield watcher
@@ -348,6 +352,44 @@ async def test_readers_are_bounded_and_one_that_left_makes_room(
                 async with watching(port) as again:
                     if again.status == 200:
                         break
+
+
+@pytest.mark.proves("console.stream.bounded")
+async def test_one_person_who_opens_all_the_streams_they_can_shuts_nobody_out(
+    served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has room for 80 in all; one person asks for all of them."""
+    monkeypatch.setattr(stream, "STREAMS", 80)
+    async with on_air(served, says("one")) as (serving, port), AsyncExitStack() as opened:
+        greedy = [await opened.enter_async_context(watching(port, token=BOB)) for _ in range(80)]
+        statuses = [watcher.status for watcher in greedy]
+        assert statuses == [200] * 64 + [429] * (80 - 64)
+        assert "you watch with 64 readers already" in greedy[-1].text
+        async with watching(port) as other:
+            assert other.status == 200
+            await begun(serving)
+            await other.until("run.finished")
+
+
+@pytest.mark.proves("console.stream.bounded")
+def test_one_browser_leaves_a_persons_other_browsers_their_streams(tmp_path: Path) -> None:
+    streams = stream.Streams(Bus(), SqliteJournal(tmp_path / "journal.db"))
+    one, two = (Visitor("ada", False, "local", csrf=name) for name in ("first", "second"))
+    other = Visitor("bob", False, "local", csrf="third")
+
+    def opened(visitor: Visitor) -> int:
+        for number in range(1_000):
+            try:
+                streams.check_room(visitor)
+            except HTTPException as refused:
+                assert refused.status_code == 429
+                return number
+            streams.open.update(set(stream.places(visitor)))
+        raise AssertionError("there is no bound")
+
+    assert [opened(one), opened(two), opened(one), opened(other)] == [32, 32, 0, 32]
+    streams.leave(set(stream.places(one)))
+    assert opened(one) == 1
 
 
 @pytest.mark.proves("console.stream.bounded")

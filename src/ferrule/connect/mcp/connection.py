@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule._version import __version__
@@ -20,7 +21,7 @@ from ferrule.connect.values import mapping_of
 from ferrule.core.errors import FerruleError
 
 from .spec import Era
-from .streams import Ends, listen
+from .streams import MALFORMED, TOO_LARGE, Ends, listen
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -151,14 +152,16 @@ class Connection:
         try:
             if unusual:
                 assert self._dispatcher is not None
-                return mapping_of(await self._dispatcher.send_raw_request(method, params, self._headers()))
-            found: Any = await session.send_request(
-                _request(method, dict(params), named), anything, progress_callback=told
-            )
+                found: Any = await self._dispatcher.send_raw_request(method, params, self._headers())
+            else:
+                request = _request(method, dict(params), named)
+                found = await session.send_request(request, anything, progress_callback=told)
         except MCPError as error:
             raise await self._failure(error, heard) from error
         except (ValidationError, ValueError, RuntimeError) as error:
-            raise Failure("permanent", f"its answer is not valid: {_first_line(error)}") from error
+            raise Failure("malformed", f"its answer is not valid: {_first_line(error)}") from error
+        if not is_finite(found):
+            raise Failure("malformed", "its answer is not valid: JSON has no NaN and no Infinity")
         return mapping_of(found)
 
     def _headers(self) -> Any:
@@ -181,7 +184,7 @@ class Connection:
             except MCPError as error:
                 raise await self._failure(error, heard) from error
             except (ValidationError, ValueError, RuntimeError, RecursionError) as error:
-                raise Failure("permanent", f"its list of tools is not valid: {_first_line(error)}") from error
+                raise Failure("malformed", f"its list of tools is not valid: {_first_line(error)}") from error
             found += [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in page.tools]
             cursor = page.next_cursor
             if cursor is None or len(found) > _TOOLS:
@@ -189,6 +192,8 @@ class Connection:
         return found, cursor is not None
 
     async def _failure(self, error: Any, heard: list[Any]) -> Failure:
+        from mcp_types import PARSE_ERROR
+
         said = _said_aside(heard)
         if said is not None:
             return said
@@ -198,7 +203,11 @@ class Connection:
             await asyncio.wait([waiting], timeout=_MOMENT)
             waiting.cancel()
             return Failure("gone", self._why or "the connection was closed", code=error.code)
-        return Failure("permanent", str(error.message)[:2_000], code=error.code, data=error.data)
+        kind = "malformed" if error.code in (MALFORMED, TOO_LARGE, PARSE_ERROR) else "permanent"
+        if str(error.message).startswith("SSE stream "):
+            # The library's words for a stream of this one request that ended without an answer.
+            kind = "transient"
+        return Failure(kind, str(error.message)[:2_000], code=error.code, data=error.data)
 
     # ---- the task that owns it
 
@@ -315,6 +324,21 @@ def _speaks_old(data: Any) -> bool:
     return not isinstance(named, list) or any(
         one in HANDSHAKE_PROTOCOL_VERSIONS for one in cast("list[Any]", named)
     )
+
+
+def is_finite(value: object) -> bool:
+    """Whether every number in a value is one. Readers of JSON take others, which nothing after them can write."""
+    left: list[Any] = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, float):
+            if not isfinite(one):
+                return False
+        elif isinstance(one, dict):
+            left.extend(cast("dict[str, Any]", one).values())
+        elif isinstance(one, list):
+            left.extend(cast("list[Any]", one))
+    return True
 
 
 def _request(method: str, params: dict[str, Any], named: str) -> Any:

@@ -22,10 +22,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ferrule.guard.sandbox.addresses import is_open, parse_address
+from ferrule.models.outbound import dumps, json_object
 from ferrule.models.proxies import proxy_for
 
 from .spec import Filled, McpServer, is_local
-from .streams import Ends, leave_aside
+from .streams import MALFORMED, Ends, leave_aside
 
 MAX_BODY = 8 * 1024 * 1024
 CONNECT_SECONDS = 15.0
@@ -79,6 +80,17 @@ def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
     )
 
 
+def answer_to(asked: bytes, answer: bytes) -> bytes:
+    """Return the answer, or an error in its place if it names another request: the one that was made would wait for ever."""
+    number = json_object(asked).get("id")
+    said = json_object(answer)
+    if number is None or "id" not in said or "method" in said or str(said["id"]) == str(number):
+        return answer
+    why = f"its answer is not valid: it answers request {said['id']!r}, and {number!r} was asked"
+    error = {"code": MALFORMED, "message": why[:300]}
+    return dumps({"jsonrpc": "2.0", "id": number, "error": error})
+
+
 def _credentials(value: str) -> dict[str, str]:
     return {"Proxy-Authorization": value} if value else {}
 
@@ -103,6 +115,16 @@ def _bounded() -> Any:
         async def aclose(self) -> None:
             await self._inner.aclose()
 
+    class Answer(Body):
+        """The answer to one request, whole: only then can it be seen whether it is that."""
+
+        def __init__(self, inner: Any, asked: bytes) -> None:
+            super().__init__(inner)
+            self._asked = asked
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield answer_to(self._asked, b"".join([part async for part in super().__aiter__()]))
+
     class Bounded(httpx2.AsyncBaseTransport):
         def __init__(self, inner: Any, origin: tuple[str, str, int | None]) -> None:
             self._inner = inner
@@ -118,7 +140,10 @@ def _bounded() -> Any:
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("the answer is compressed, which was not asked for")
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            kind = response.headers.get("content-type", "").lower()
+            if kind.startswith("application/json") and request.method == "POST":
+                response.stream = Answer(response.stream, request.content)
+            elif not kind.startswith("text/event-stream"):
                 response.stream = Body(response.stream)
             return response
 

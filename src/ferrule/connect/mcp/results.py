@@ -38,7 +38,7 @@ def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
         return structured
     if not isinstance(result.get("content"), list):
         raise ToolFailed(
-            ErrorType.INTERNAL_ERROR, f"`{tool}` of server `{server}`: its answer is not valid: no content"
+            ErrorType.PARSE_ERROR, f"`{tool}` of server `{server}`: its answer is not valid: no content"
         )
     return told(parts)
 

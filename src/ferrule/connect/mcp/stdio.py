@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shlex
 import shutil
 import tempfile
@@ -37,13 +36,12 @@ from ferrule.guard.sandbox.running import Execution
 from ferrule.guard.sandbox.sandbox import Sandbox
 
 from .spec import Filled, McpServer
-from .streams import Ends, Incoming, Outgoing, oversized, take_line
+from .streams import ID, ID_WITHIN, Ends, Incoming, Outgoing, Pending, oversized, take_line
 
 MAX_LINE = 8 * 1024 * 1024
 MAX_WAITING = 32 * 1024 * 1024
 GOODBYE = 2.0
 """Seconds that a server has to end by itself once its input has ended."""
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})')
 _ERRORS = 4096
 
 
@@ -77,6 +75,7 @@ class Lines:
         self._oversized = oversized
         self._half = bytearray()
         self._skipping = False
+        self._going = True
 
     def __call__(self, data: bytes) -> bool:
         *lines, rest = data.split(b"\n")
@@ -84,24 +83,29 @@ class Lines:
         for line in lines:
             going = going and self._end(line)
         self._more(rest)
-        return going
+        return going and self._going
 
     def _more(self, data: bytes) -> None:
         if self._skipping:
             return
         self._half += data
         if len(self._half) > MAX_LINE:
+            # Said now: the end of such a line may be long in coming.
             self._skipping = True
+            # Whose answer it was stands near the beginning, as a rule.
+            found = ID.search(self._half[:ID_WITHIN])
+            self._going = self._oversized(int(found[1]) if found else None)
+            self._half = bytearray()
 
     def _end(self, line: bytes) -> bool:
         self._more(line)
-        whole, skipped = bytes(self._half), self._skipping
-        self._half, self._skipping = bytearray(), False
-        if skipped:
-            # Whose answer it was stands near the beginning, as a rule; where not, its request ends by its time.
-            found = _ID.search(whole[:2048])
-            return self._oversized(int(found[1]) if found else None)
-        return self._take(whole) if whole.strip() else True
+        whole = bytes(self._half)
+        skipped = self._skipping
+        self._half = bytearray()
+        self._skipping = False
+        if skipped or not whole.strip():
+            return self._going
+        return self._take(whole)
 
 
 @asynccontextmanager
@@ -143,7 +147,10 @@ async def _rung(policy: Policy, mode: Mode, approver: Approver | None, identity:
 async def _running(
     server: McpServer, filled: Filled, sandbox: Sandbox, environment: ChildEnvironment, root: Path
 ) -> AsyncGenerator[Ends]:
-    incoming, outgoing, errors = Incoming(MAX_WAITING), Outgoing(), Capture(_ERRORS // 2, _ERRORS // 2)
+    pending = Pending()
+    incoming = Incoming(MAX_WAITING)
+    outgoing = Outgoing(pending)
+    errors = Capture(_ERRORS // 2, _ERRORS // 2)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -153,7 +160,7 @@ async def _running(
             program=_program(filled.command[0], environment.values.get("PATH", "")),
             directory=directory,
             environment={**environment.values, "PWD": str(root)},
-            output=Lines(partial(take_line, incoming), partial(oversized, incoming)),
+            output=Lines(partial(take_line, incoming, pending), partial(oversized, incoming, pending)),
             errors=errors,
             stdin=reader,
             grace=1.0,

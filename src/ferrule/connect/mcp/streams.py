@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 _aside: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar("ferrule_mcp_aside", default=None)
 
@@ -38,6 +40,12 @@ def leave_aside(what: Any) -> None:
 
 TOO_LARGE = -32099
 """Code of the error that stands for an answer which was not taken (JSON-RPC leaves it to implementations)."""
+MALFORMED = -32098
+"""Code of the error that stands for an answer which is no answer."""
+ID = re.compile(rb'"id"\s*:\s*"?(\d{1,15})')
+"""Whose answer a line is, where it cannot be read as JSON."""
+ID_WITHIN = 2_048
+"""Bytes at the beginning of a line in which its id is looked for."""
 _UNSENT = 64
 
 
@@ -105,7 +113,8 @@ class Incoming:
 class Outgoing:
     """What is to be sent, as lines. `next_line` gives None at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, pending: Pending | None = None) -> None:
+        self._pending = pending or Pending()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue(_UNSENT)
         self._closed = False
 
@@ -115,6 +124,7 @@ class Outgoing:
 
         if self._closed:
             raise anyio.ClosedResourceError
+        self._pending.sent(item.message)
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._lines.put(text.encode("utf-8", "replace") + b"\n")
 
@@ -150,24 +160,104 @@ class Ends:
     why: Callable[[], Awaitable[str]]
 
 
-def take_line(incoming: Incoming, line: bytes) -> bool:
-    """A line that came, handed on if it is a message. False: enough."""
+class Pending:
+    """Requests of ours that are owed an answer, by id."""
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+
+    def sent(self, message: Any) -> None:
+        """Note a message that goes out."""
+        number = getattr(message, "id", None)
+        if hasattr(message, "method") and isinstance(number, int):
+            self._ids.add(number)
+
+    def answered(self, message: Any) -> None:
+        """Note a message that came in."""
+        if not hasattr(message, "method"):
+            number = getattr(message, "id", None)
+            if isinstance(number, str) and number.isdigit():
+                number = int(number)
+            self._ids.discard(number)  # pyright: ignore[reportArgumentType]  of whatever type the server sent
+
+    def meant(self, number: object) -> list[int]:
+        """Return whose answer a broken one is: that of its id, else of every request, since it may be any of them."""
+        if isinstance(number, str) and number.isdigit():
+            number = int(number)
+        if isinstance(number, int) and number in self._ids:
+            return [number]
+        return sorted(self._ids)
+
+
+def take_line(incoming: Incoming, pending: Pending, line: bytes) -> bool:
+    """Hand on a line that is a message. Return False if that is enough.
+
+    A line that was meant to be an answer and is none fails the request that waits for it. What is no message at all is
+    dropped: many servers print such lines by mistake.
+    """
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except (ValueError, RecursionError):
-        return True  # not a message: dropped
+    except (ValueError, RecursionError) as problem:
+        return _malformed(incoming, pending, line, problem)
+    pending.answered(message)
     return incoming.put(SessionMessage(message), len(line))
 
 
-def oversized(incoming: Incoming, request: int | None) -> bool:
-    """An answer that was thrown away for its size, and whose it was if that could be seen."""
+def _malformed(incoming: Incoming, pending: Pending, line: bytes, problem: Exception) -> bool:
+    text = line.strip()
+    if text[:1] not in (b"{", b"["):
+        return True
+    try:
+        value: Any = json.loads(text)  # It takes what JSON does not have (NaN), so the id can still be read.
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        owed = "method" not in fields and ("jsonrpc" in fields or "id" in fields)
+        number = fields.get("id")
+    else:
+        # A batch, which the protocol does not have, or what cannot be read: whose it was may stand at its beginning.
+        found = ID.search(text[:ID_WITHIN])
+        owed = b'"jsonrpc"' in text and b'"method"' not in text[:ID_WITHIN]
+        number = int(found[1]) if found else None
+    if not owed:
+        return True
+    why = str(problem).strip().splitlines()
+    return _fail(
+        incoming,
+        pending,
+        number,
+        MALFORMED,
+        f"its answer is not valid: {_reason(why, cast('object', value))}",
+    )
+
+
+def _reason(lines: list[str], value: object) -> str:
+    """Return what is wrong with an answer, in words for people."""
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if "result" in fields and not isinstance(fields["result"], dict):
+        return f"its `result` is {type(fields['result']).__name__}, not an object"
+    if value is not None:
+        return "it is no JSON-RPC message"
+    said = next((line.strip() for line in lines if "Invalid JSON" in line), "it is no JSON")
+    return said.split(" [type=")[0][:200]
+
+
+def oversized(incoming: Incoming, pending: Pending, number: int | None) -> bool:
+    """Fail the request whose answer was thrown away for its size. Return False if that is enough."""
+    return _fail(incoming, pending, number, TOO_LARGE, "its answer is too large to be taken")
+
+
+def _fail(incoming: Incoming, pending: Pending, number: object, code: int, why: str) -> bool:
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
 
-    if request is None:
-        return True
-    error = ErrorData(code=TOO_LARGE, message="its answer is too large to be taken")
-    return incoming.put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error)), 256)
+    going = True
+    for request in pending.meant(number):
+        error = JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=code, message=why))
+        pending.answered(error)
+        going = going and incoming.put(SessionMessage(error), 256)
+    return going

@@ -177,18 +177,25 @@ class _Plan:
             raise ToolFailed(
                 _ERRORS.get(failure.kind, ErrorType.INTERNAL_ERROR),
                 _told(name, server, failure, self.repeatable),
-                kind=self._kind("transient" if failure.kind == "gone" else failure.kind, sent=failure.sent),
+                kind=self._kind(_CLASSES.get(failure.kind, failure.kind), sent=failure.sent),
             ) from failure
 
     def _kind(self, kind: str, *, sent: bool) -> str:
         return kind if self.repeatable or not sent else "permanent"
 
 
-_ERRORS = {"gone": ErrorType.IO_ERROR, "transient": ErrorType.IO_ERROR, "5xx": ErrorType.IO_ERROR}
+_ERRORS = {
+    "gone": ErrorType.IO_ERROR,
+    "transient": ErrorType.IO_ERROR,
+    "5xx": ErrorType.IO_ERROR,
+    "malformed": ErrorType.PARSE_ERROR,
+}
+_CLASSES = {"gone": "transient", "malformed": "permanent"}
+"""Kinds of failures of a connection as the classes that retries know."""
 
 
 def _told(name: str, server: str, failure: Failure, repeatable: bool) -> str:
-    unknown = failure.kind == "gone" and failure.sent and not repeatable
+    unknown = failure.kind in ("gone", "malformed") and failure.sent and not repeatable
     more = "; outcome unknown: check what it did before doing it again" if unknown else ""
     return f"`{name}` of server `{server}` failed: {clean(failure.message)[:2_000]}{more}"
 

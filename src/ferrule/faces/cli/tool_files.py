@@ -93,6 +93,7 @@ def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, w
     from .tool_fields import parse_fields
 
     check_name(name)
+    _check_free(name, as_python=as_python)
     if not description.isprintable():
         raise click.UsageError("--description holds characters that cannot be seen")
     parsed = parse_fields(fields)
@@ -113,6 +114,24 @@ def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, w
 
 
 # ---- files
+
+
+def _check_free(name: str, *, as_python: bool) -> None:
+    """Raise UsageError for a name that belongs to a tool that ships, or to a module that Python's own code imports."""
+    import sys
+
+    from ferrule.host.shipped import shipped
+
+    if any(tool.name == name for tool in shipped()):
+        raise click.UsageError(
+            f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
+            " a file that is to replace it belongs into `.ferrule/overrides`, written by hand"
+        )
+    if as_python and name in sys.stdlib_module_names:
+        raise click.UsageError(
+            f"`{name}.py` would stand before Python's own module `{name}` for everything that runs in this folder."
+            f" hint: choose another name, such as `{name}_tool`"
+        )
 
 
 def write_new(workspace: Path, name: str, text: str) -> Path:

@@ -19,6 +19,7 @@ Query: `session` (an id; without it, all sessions that are the viewer's to see),
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 STREAMS = 640
 """Readers at a time; below `host.serving.CONNECTIONS`, so that pages can still be had."""
+PER_PERSON = 64
+"""Readers of one person at a time, over all places where they are signed in: one of them alone shuts nobody out."""
+PER_BROWSER = 32
+"""Readers of one sign-in at a time: a page that opens streams without end leaves the person's other browsers theirs."""
 BUFFER = 1024
 MOST_BYTES = 65_536
 HEARTBEAT = 15.0
@@ -89,7 +94,8 @@ class Streams:
     def __init__(self, bus: Bus, journal: Journal) -> None:
         self.bus = bus
         self.journal = journal
-        self.open = 0
+        self.open: Counter[tuple[str, ...]] = Counter()
+        """Readers there are: all of them under `()`, each person's under their name, each sign-in's under both."""
         self._frames: dict[int, tuple[BusEvent, bytes]] = {}
 
     def answer(
@@ -100,11 +106,37 @@ class Streams:
         cursor: str,
         visitor: Visitor | None,
     ) -> Response:
-        """The stream of a scope; of one session, where it is one. Raises ConfigError for kinds that there are not, HTTPException when there are
-        too many readers."""
-        if self.open >= STREAMS:
-            raise HTTPException(503, f"{STREAMS} readers watch already", headers={"retry-after": "10"})
-        return _EventStream(self, Reader(self, scope, session, kinds, visitor, cursor))
+        """The stream of a scope; of one session, where it is one. Raises ConfigError for kinds that there are not, HTTPException
+        when there are too many readers."""
+        reader = Reader(self, scope, session, kinds, visitor, cursor)
+        try:
+            self.check_room(visitor)
+        except HTTPException:
+            reader.close()
+            raise
+        return _EventStream(self, reader, places(visitor))
+
+    def check_room(self, visitor: Visitor | None) -> None:
+        """Raise HTTPException if there are too many readers: 429 if they are this person's, 503 if they are everybody's."""
+        _, person, browser = places(visitor)
+        again = {"retry-after": "10"}
+        if self.open[browser] >= PER_BROWSER and browser != person:
+            raise HTTPException(
+                429, f"this browser watches with {PER_BROWSER} readers already: close some", headers=again
+            )
+        if self.open[person] >= PER_PERSON:
+            raise HTTPException(
+                429, f"you watch with {PER_PERSON} readers already: close some", headers=again
+            )
+        if self.open[()] >= STREAMS:
+            raise HTTPException(503, f"{STREAMS} readers watch already", headers=again)
+
+    def leave(self, places: Iterable[tuple[str, ...]]) -> None:
+        """A reader that was counted in these places has gone."""
+        self.open.subtract(places)
+        for place in places:
+            if not self.open[place]:
+                del self.open[place]
 
     def frame(self, event: BusEvent) -> bytes:
         """An event as its lines."""
@@ -116,6 +148,14 @@ class Streams:
         if len(self._frames) > FRAMES:
             del self._frames[next(iter(self._frames))]
         return made
+
+
+def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Where a reader is counted: with all, with their person, with their sign-in (with the person where it is no browser)."""
+    if visitor is None:
+        return (), ("", ""), ("", "")
+    person = (visitor.tenant, visitor.user)
+    return (), person, (*person, visitor.csrf) if visitor.csrf else person
 
 
 def _frame(kind: str, cursor: str, data: bytes) -> bytes:
@@ -259,14 +299,15 @@ async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
 class _EventStream(Response):
     """Sends what a reader gets until either has gone."""
 
-    def __init__(self, streams: Streams, reader: Reader) -> None:
+    def __init__(self, streams: Streams, reader: Reader, places: Iterable[tuple[str, ...]]) -> None:
         super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._streams = streams
         self._reader = reader
+        self._places = frozenset(places)
 
     async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
-        self._streams.open += 1
+        self._streams.open.update(self._places)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         writing = asyncio.ensure_future(self._write(send))
         gone = asyncio.ensure_future(_left(receive))
@@ -275,7 +316,7 @@ class _EventStream(Response):
             if writing.done():
                 writing.result()
         finally:
-            self._streams.open -= 1
+            self._streams.leave(self._places)
             self._reader.close()
             await _cancelled(writing, gone)
 
