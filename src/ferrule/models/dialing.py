@@ -1,8 +1,8 @@
 """A connection to a host that was allowed: resolved once, and what was checked is what is connected to.
 
 A name that answers differently the second time (DNS rebinding) gains nothing: the addresses that it resolved to are judged by whoever asks,
-and one of these is connected to. With a proxy in the person's environment names are resolved there: which address a host has is
-then not checked here. For requests of tools and scripts; models are reached over `connection`, which keeps what it opened.
+and one of these is connected to. With a proxy in the person's environment names are resolved there: which address a *named* host
+has is then not checked here; a host that is an address is judged all the same. For requests of tools and scripts; models are reached over `connection`, which keeps what it opened.
 """
 
 from __future__ import annotations
@@ -88,6 +88,9 @@ class Dialer:
         `closed` says why an address may not be connected to; None if it may. Raises Closed, and OSError (with ssl.SSLError).
         """
         if proxy is not None:
+            if parse_address(target.host) is not None:
+                # The proxy resolves names, and nobody would look at an address: here it is in its one spelling.
+                await self._addresses(target.host, closed)
             return await self._through(target, proxy)
         context = self.tls() if target.secure else None
         name = target.host if context else None

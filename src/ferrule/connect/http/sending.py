@@ -1,9 +1,8 @@
 """One request over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
 
 * A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.dialing`).
-* A redirect is a new request with the same checks, `REDIRECTS` of them at the most. It never leads from https to http; to another
-  origin no credentials go along, neither in headers nor within the address that the server made up. A request with an effect
-  follows only 307 and 308 within its own origin, and 303 with a GET: anything else would repeat or lose what it did.
+* A redirect is a new request with the same checks, `REDIRECTS` of them at the most, made by the rules of `models.web_request`. To
+  another origin no credentials go along, neither in headers nor within the address that the server made up.
 * An answer is bounded (`receiving.py`).
 * Connections are not kept: nothing of one call can end up in another.
 
@@ -19,15 +18,15 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from urllib.parse import urljoin
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.guard.sandbox.hosts import Unreadable
 from ferrule.guard.sandbox.reaching import resolve
 from ferrule.models.dialing import Closed, Dialer, Target, parse_target
-from ferrule.models.http1 import MalformedResponse, request_head
-from ferrule.models.proxies import proxy_for
+from ferrule.models.http1 import MalformedResponse
+from ferrule.models.proxies import Proxy, proxy_for
+from ferrule.models.web_request import REDIRECTS, Following, NotFollowed, follow, write
 
 from .auth import Applied
 from .hosts import Reachable
@@ -35,9 +34,7 @@ from .receiving import Answer, receive
 from .requests import Prepared
 from .secrets import Redactor
 
-REDIRECTS = 5
 CONNECT_SECONDS = 10.0
-_REDIRECTED = (301, 302, 303, 307, 308)
 _USUAL = {"User-Agent": "ferrule", "Accept": "application/json, */*;q=0.5"}
 
 Refused = Callable[[str], str]
@@ -82,21 +79,27 @@ class Sender:
         """
         redactor = Redactor(auth.values)
         credentials: Applied | None = auth
-        first = request.method
         for _ in range(REDIRECTS + 1):
             target = target_of(request.url)
             answer = await self._once(request, target, credentials, max_bytes)
-            following = _redirected(request, answer, first)
+            following = _redirected(request, answer)
             if following is None:
                 return replace(answer, url=redactor.text(answer.url))
-            further = target_of(following.url)
+            further = following.target
             if further.host != target.host and (why := refused(following.url)):
                 raise _denied(further, why)
-            if further.origin != target.origin:
+            if not following.same_origin:
                 if redactor.text(following.url) != following.url:
                     raise _denied(further, "the redirect to it carries a secret")
-                credentials, following = None, replace(following, headers=_impersonal(following), cookies=())
-            request = following
+                credentials = None
+                request = replace(request, cookies=())
+            request = replace(
+                request,
+                method=following.method,
+                url=following.url,
+                headers=dict(following.headers),
+                body=request.body if following.with_body else None,
+            )
         raise ToolFailed(
             ErrorType.LIMIT, f"`{target_of(request.url).authority}`: more than {REDIRECTS} redirects"
         )
@@ -145,55 +148,32 @@ def target_of(url: str) -> Target:
         raise ToolFailed(ErrorType.PERMISSION_DENIED, f"not requested: {problem}") from None
 
 
-def _written(request: Prepared, target: Target, proxy: tuple[str, int, str] | None) -> bytes:
+def _written(request: Prepared, target: Target, proxy: Proxy | None) -> bytes:
     theirs = request.fields
     said = {name.lower() for name in theirs}
     fields = {name: value for name, value in _USUAL.items() if name.lower() not in said} | theirs
     fields |= {"Accept-Encoding": "gzip", "Connection": "close"}
-    place = target.path
-    if proxy is not None and not target.secure:
-        place = f"http://{target.authority}{target.path}"
-        fields |= {"Proxy-Authorization": proxy[2]} if proxy[2] else {}
-    length = len(request.body) if request.body is not None else None if request.method == "GET" else 0
     try:
-        head = request_head(request.method, place, target.authority, fields, length)
+        return write(request.method, target, fields, request.body, proxy)
     except (ValueError, UnicodeEncodeError) as problem:
         raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}") from None
-    return head + (request.body or b"")
 
 
 # ---- redirects
 
 
-def _redirected(request: Prepared, answer: Answer, first: str) -> Prepared | None:
+def _redirected(request: Prepared, answer: Answer) -> Following | None:
     """The next request, or None if this answer is the last."""
     place = answer.headers.get("location", "")
-    if answer.status not in _REDIRECTED or not place:
-        return None
     try:
-        url = urljoin(request.url, place).partition("#")[0]
-    except ValueError:
-        raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, "not followed: a redirect whose address cannot be read"
-        ) from None
-    before, target = target_of(request.url), target_of(url)
-    if before.secure and not target.secure:
-        raise _denied(target, f"`{before.host}` redirects from https to http")
-    if request.method == "GET":
-        return replace(request, url=url)
-    if answer.status == 303:
-        headers = {name: value for name, value in request.headers.items() if name.lower() != "content-type"}
-        return replace(request, method="GET", url=url, headers=headers, body=None)
-    if answer.status in (307, 308) and before.origin == target.origin:
-        return replace(request, url=url)
-    why = f"`{before.host}` redirects a {first} there, and what it did so far is not known"
-    raise ToolFailed(ErrorType.IO_ERROR, f"`{target.authority}` was not asked: {why}")
-
-
-def _impersonal(request: Prepared) -> dict[str, str]:
-    """What of a request's headers may go to another origin: how an answer should be, nothing that may say who asks."""
-    kept = ("accept", "accept-language", "content-type")
-    return {name: value for name, value in request.headers.items() if name.lower() in kept}
+        return follow(request.method, request.url, request.headers, answer.status, place)
+    except NotFollowed as why:
+        if why.target is None:
+            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"not followed: {why}") from None
+        if why.allowed:
+            said = f"`{why.target.authority}` was not asked: {why}"
+            raise ToolFailed(ErrorType.IO_ERROR, said) from None
+        raise _denied(why.target, str(why)) from None
 
 
 def _denied(target: Target, why: str) -> ToolFailed:

@@ -1,9 +1,9 @@
 """One request of a script, over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
 
-A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.dialing`). A redirect is a new request with the same checks; it never leads from https
-to http, and what a script gave to identify itself does not follow it to another origin.
+A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.dialing`). A redirect is a
+new request with the same checks; what of it follows to another origin is decided for all requests in `models.web_request`.
 
-With a proxy in the person's environment names are resolved there: which address a host has is then not checked here.
+With a proxy in the person's environment names are resolved there: which address a *named* host has is then not checked here.
 """
 
 from __future__ import annotations
@@ -12,28 +12,25 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import urljoin
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.guard.sandbox.reaching import resolve
 from ferrule.models.dialing import Closed, Dialer, Target
-from ferrule.models.http1 import MalformedResponse, ResponseParser, request_head
-from ferrule.models.proxies import proxy_for
+from ferrule.models.http1 import MalformedResponse, ResponseParser
+from ferrule.models.proxies import Proxy, proxy_for
+from ferrule.models.web_request import REDIRECTS, NotFollowed, follow, write
 
 from .domains import Domains, parse_url
 
 BODY_LIMIT = 1 << 20
 """Bytes of an answer's body at the most; more is cut, and the answer says so."""
-REDIRECTS = 5
-_REDIRECTED = (301, 302, 303, 307, 308)
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "proxy-authorization"}
 )
-_PERSONAL = frozenset({"authorization", "cookie"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,43 +140,29 @@ async def _answer(request: Request, reader: asyncio.StreamReader) -> dict[str, A
 
 def _redirected(request: Request, answer: Mapping[str, Any]) -> Request | None:
     """The next request, or None if this answer is the last."""
-    place = answer["headers"].get("location")
-    if answer["status"] not in _REDIRECTED or not place:
+    place = answer["headers"].get("location", "")
+    try:
+        following = follow(request.method, request.target.url, request.headers, answer["status"], place)
+    except NotFollowed as why:
+        target = why.target or request.target
+        raise (_failed(target, str(why)) if why.allowed else _denied(target, str(why))) from None
+    if following is None:
         return None
-    before, target = request.target, parse_url(urljoin(request.target.url, place))
-    if before.secure and not target.secure:
-        raise _denied(target, f"`{before.host}` redirects from https to http")
-    headers = dict(request.headers)
-    if (before.secure, before.host, before.port) != (target.secure, target.host, target.port):
-        headers = {name: value for name, value in headers.items() if name.lower() not in _PERSONAL}
-    if request.method == "POST" and answer["status"] in (301, 302, 303):
-        return Request("GET", target, headers)
-    return replace(request, target=target, headers=headers)
+    body = request.body if following.with_body else None
+    return Request(following.method, following.target, following.headers, body)
 
 
-def _written(request: Request, proxy: tuple[str, int, str] | None) -> bytes:
-    target = request.target
+def _written(request: Request, proxy: Proxy | None) -> bytes:
     fields = {
         "Accept-Encoding": "identity",
         "User-Agent": "ferrule",
         **request.headers,
         "Connection": "close",
     }
-    place = target.path
-    if proxy is not None and not target.secure:
-        place = target.url
-        fields |= {"Proxy-Authorization": proxy[2]} if proxy[2] else {}
     try:
-        head = request_head(
-            request.method,
-            place,
-            target.authority,
-            fields,
-            None if request.body is None else len(request.body),
-        )
+        return write(request.method, request.target, fields, request.body, proxy)
     except (ValueError, UnicodeEncodeError) as problem:
         raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}") from None
-    return head + (request.body or b"")
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
