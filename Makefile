@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,6 +49,15 @@ types: $(READY) ## types, strictly
 
 unit: $(READY) ## the tests
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
+
+options: $(READY) ## the tables of programs' options, from the help of the programs that are installed here
+	$(BIN)/python docs/make_option_tables.py
+
+ordinary: $(READY) ## ordinary commands of a developer's day: how many are decided as a person expects
+	$(BIN)/pytest -q -p no:cacheprovider tests/guard/test_ordinary_commands.py
+
+options-oracle: $(READY) ## every spelling of every option, tried on the real programs in a sandbox: what did something must be seen
+	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -q -s -p no:cacheprovider tests/attacks/test_option_effects.py tests/guard/test_options.py
 
 promises: $(READY) ## what is promised, what proves it, and what is put off
 	$(BIN)/pytest -s -p no:cacheprovider tests/repository/test_promises.py

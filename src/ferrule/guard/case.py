@@ -11,7 +11,7 @@ from ferrule.core.frozen import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
 from .matching import Case, Need, host_of, normal
-from .named_paths import judge_paths, named_paths
+from .named_paths import judge_paths, located_paths
 from .parts import Analysis
 from .reserved import Names
 from .words import ANY, BRACE, ONE, UNKNOWN, literal
@@ -131,11 +131,7 @@ def _command_needs(analysis: Analysis, around: Surroundings) -> Iterator[Need]:
 
 
 def _named(analysis: Analysis, around: Surroundings) -> Iterator[tuple[str, bool]]:
-    folders = [around.root]
-    for part in analysis.parts:
-        if part.target in ("cd", "pushd") and len(part.stripped) > 1 and part.stripped[1].known:
-            folders += [normal(part.stripped[1].text, folder, around.home) for folder in folders[:8]]
-    for named in named_paths(analysis.parts, analysis.loose):
+    for named, folders in located_paths(analysis.parts, analysis.loose, around.root):
         if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):
             for folder in folders:
                 yield normal(named.text, folder, around.home), named.write
@@ -151,7 +147,7 @@ def _refusals(
         if analysis.over_limit:
             yield f"the command cannot be judged: {analysis.over_limit}; split it into smaller ones"
         for finding in analysis.findings:
-            if finding.label != "outside_workspace" or around.outside == "deny":
+            if finding.sure and (finding.label != "outside_workspace" or around.outside == "deny"):
                 yield finding.why
 
 
@@ -177,5 +173,5 @@ def _unsure(analyses: tuple[Analysis, ...], around: Surroundings) -> Iterator[st
             yield f"the command cannot be judged: {analysis.problem}"
         yield from analysis.doubts
         for finding in analysis.findings:
-            if finding.label == "outside_workspace" and around.outside == "ask":
+            if finding.label == "outside_workspace" and (around.outside == "ask" or not finding.sure):
                 yield finding.why

@@ -21,7 +21,7 @@ when it is opened (the workspace opens beneath its root), what a tool does that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -32,7 +32,7 @@ from ferrule.tools.definition import Risk, SideEffect, Tool
 from .approval_digest import digest
 from .case import Surroundings, build_case, refused_path
 from .grants import Grants
-from .matching import Case, Matcher, normal
+from .matching import Case, Matcher, Need, normal
 from .offers import Offer, candidates
 from .reserved import DEFAULT, Names
 from .ruled_names import Denials, created_patterns
@@ -269,19 +269,25 @@ class Gate:
         return None
 
     def _covered(self, case: Case, profile: _Profile, extra: tuple[Matcher, ...]) -> Decision | None:
-        pool = (*extra, *(self._matcher(rule) for rule in self.grants.rules), *profile.allow)
         used: dict[str, Rule] = {}
-        # Where a command starts is no permission of its own: the rule for the command is. Deny rules still see it.
-        command = any(need.kind == "command" for need in case.needs)
-        for need in case.needs:
-            if command and need.kind == "read" and need.analysis is None:
-                continue
-            found = next((matcher.rule for matcher in pool if matcher.covers(need, case)), None)
+        for found, _ in self._covering(case, profile, extra):
             if found is None:
                 return None
             used.setdefault(found.text, found)
         first = next(iter(used.values()))
         return _by(first, "allow", "allowed", case, " and ".join(f"`{text}`" for text in used))
+
+    def _covering(
+        self, case: Case, profile: _Profile, extra: tuple[Matcher, ...] = ()
+    ) -> Iterator[tuple[Rule | None, Need]]:
+        """The rule that covers each need, None where there is none."""
+        pool = (*extra, *(self._matcher(rule) for rule in self.grants.rules), *profile.allow)
+        # Where a command starts is no permission of its own: the rule for the command is. Deny rules still see it.
+        command = any(need.kind == "command" for need in case.needs)
+        for need in case.needs:
+            if command and need.kind == "read" and need.analysis is None:
+                continue
+            yield next((matcher.rule for matcher in pool if matcher.covers(need, case)), None), need
 
     def _by_mode(self, case: Case) -> Decision | None:
         if self.mode == "bypassPermissions":
@@ -296,14 +302,17 @@ class Gate:
         if case.tool.risk == Risk.SAFE:
             return Decision("allow", f"`{case.name}` has safe risk", layer="builtin", labels=case.labels)
         reason = f"`{case.name}` has {case.tool.risk} risk"
-        pending = [need for need in case.needs if need.kind == "command"]
-        if pending and self.rules.allow:
-            reason += (
-                f" and no rule allows `{pending[0].value}`"
-                if len(pending) == 1
-                else " and not every part is allowed"
-            )
+        if self.rules.allow and any(need.kind == "command" for need in case.needs):
+            open_needs = [need for found, need in self._covering(case, profile) if found is None]
+            if open_needs:
+                reason += f" and no rule allows {self._shown(open_needs[0])}"
         return self._ask(case, reason)
+
+    def _shown(self, need: Need) -> str:
+        if need.kind != "write":
+            return f"`{need.value}`"
+        name = need.value.removeprefix(self.around.root.rstrip("/") + "/")
+        return f"to write `{name}`" if name else "to write a file that is known only when it runs"
 
     def _ask(self, case: Case, reason: str, rule: Rule | None = None) -> Decision:
         name, layer = (rule.text, rule.layer) if rule else ("", "builtin")

@@ -12,15 +12,11 @@ boundary for what does start is the kernel's sandbox.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ferrule.core.expressions import expression
 
-
-def listed(text: str) -> frozenset[str]:
-    """The words of a text as a set."""
-    return frozenset(text.split())
-
+from .programs import judge, listed
 
 STRIPPED = listed("timeout time nice nohup stdbuf command builtin xargs")
 """Wrappers that an allow rule looks through (conventions §3.3)."""
@@ -78,81 +74,10 @@ _GIT_WRITE = listed("""
     add am apply archive branch bundle checkout cherry-pick clean clone commit fetch format-patch gc init ls-remote merge
     mv notes prune pull push rebase reflog remote reset restore revert rm sparse-checkout stash switch symbolic-ref tag
     update-index worktree write-tree""")
-_GIT_LONG = tuple(
-    sorted(
-        listed("""
-    --upload-pack --receive-pack --exec --ext-diff --textconv --output --open-files-in-pager --config --config-env
-    --exec-path --git-dir --work-tree --namespace --template --no-index --remote --unsafe-paths --interactive --force
-    --force-with-lease --mirror --delete --hard --prune --separate-git-dir --reference --super-prefix --no-verify
-    --output-directory --prune-tags""")
-    )
-)
-_GIT_SHORT = {
-    "push": "fd", "grep": "O", "rebase": "ixs", "clone": "uc", "clean": "fdxX", "branch": "DdfM", "checkout": "f",
-    "add": "pie", "tag": "df", "archive": "o", "format-patch": "o", "commit": "nF", "fetch": "u",
-}  # fmt: skip
 _GIT_VALUE = listed("-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix")
 _GIT_HARMLESS = listed("--no-pager --version --help --no-optional-locks --literal-pathspecs -P")
 
-_HAZARDS: dict[str, tuple[str, str, str]] = {
-    # program: (exact words, long flags of which any abbreviation counts, letters that count inside `-abc`)
-    "find": (
-        "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from -follow -L",
-        "",
-        "",
-    ),
-    "fd": ("", "--exec --exec-batch", "xX"),
-    "sort": ("", "--output --compress-program --temporary-directory --files0-from", "oT"),
-    "sed": ("", "--in-place --file", "if"),
-    "tar": (
-        "",
-        "--to-command --checkpoint-action --use-compress-program --rsh-command --info-script --new-volume-script"
-        " --extract --absolute-names --directory --delete --overwrite",
-        "xIFPC",
-    ),
-    "test": ("-v -R", "", ""),
-    "printf": ("-v", "", ""),
-    "rg": ("", "--pre --hostname-bin --search-zip --follow", "zL"),
-    "ag": ("", "--pager", ""),
-    "tree": ("", "--output", "oR"),
-    "diff": ("", "--to-file --from-file", ""),
-    "less": ("", "--log-file --lesskey-file --lesskey-src", "oOk"),
-    "man": ("", "--pager --preprocessor --html", "PH"),
-    "file": ("", "--compile --magic-file", "Cm"),
-    "date": ("", "--set --file", "s"),
-    "curl": (
-        "",
-        "--output --remote-name --config --upload-file --data --form --request --proxy --netrc --cert --key"
-        " --unix-socket --json",
-        "oOKTdFXxnE",
-    ),
-    "wget": (
-        "",
-        "--output-document --execute --post --input-file --use-askpass --config --directory-prefix --method --body",
-        "OeiP",
-    ),
-    "rsync": ("", "--rsh --delete --rsync-path --daemon --config", "e"),
-    "scp": ("", "", "SoF"),
-    "zip": ("", "--unzip-command --test", "T"),
-    "npm": ("", "--prefix --script-shell --node-options --globalconfig --userconfig", "Cg"),
-    "pnpm": ("", "--dir --script-shell", "C"),
-    "yarn": ("", "--cwd --use-yarnrc", ""),
-    "pip": ("", "--index-url --extra-index-url --target --python --trusted-host", "it"),
-    "cargo": ("", "--config --manifest-path", "CZ"),
-    "go": (
-        "-toolexec -exec -overlay -modfile -vettool -C generate",
-        "--toolexec --exec --vettool --overlay",
-        "",
-    ),
-    "pytest": ("", "--rootdir --confcutdir --override-ini", "pco"),
-    "jq": ("", "--from-file --rawfile --slurpfile", "fL"),
-    "yq": ("", "--inplace", "i"),
-    "shuf": ("", "--output", "o"),
-    "nc": ("", "--exec --sh-exec --lua-exec", "ec"),
-    "ncat": ("", "--exec --sh-exec --lua-exec", "ec"),
-    "gh": ("alias extension config auth api", "", ""),
-    "docker": ("", "--volume --mount --privileged --host", "vH"),
-}
+_EXACT = {"test": listed("-v -R"), "[": listed("-v -R"), "printf": listed("-v")}
 
 
 def hazards(words: Sequence[str]) -> tuple[str, ...]:
@@ -162,45 +87,102 @@ def hazards(words: Sequence[str]) -> tuple[str, ...]:
     program, rest = base(words[0]), words[1:]
     if program == "git":
         return _git_hazards(rest)
-    found: list[str] = []
-    if program == "sed":
-        found += [word for word in _sed_scripts(rest) if not _SED_PLAIN.fullmatch(word)]
-    if program == "tar" and rest and re.search(r"[xIFPC]", rest[0]):
-        found.append(rest[0])  # the old way, without a dash: `tar xf x`
-    if program in ("awk", "gawk", "mawk", "nawk"):
-        found += [word for word in rest if _AWK_EFFECT.search(word)]
-    table = _HAZARDS.get(program)
-    if table is not None:
-        exact, long, short = table[0].split(), tuple(table[1].split()), table[2]
-        found += [w for w in rest if w in exact or _long(w, long) or (not exact and _short(w, short))]
-    return tuple(found)
+    found = [rest[judged.index] for judged in judge(program, rest) if judged.hazard]
+    found += [word for word in rest if word in _EXACT.get(program, ())]
+    special = _SPECIAL.get(program)
+    if special is not None:
+        found += special(rest)
+    return tuple(dict.fromkeys(found))
 
 
-_SED_PLAIN = expression(
-    r"(?:\d+|\$|/[^/]*/)?(?:,(?:\d+|\$|/[^/]*/))?(?:[pdq=]|s([/|,#])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpiI\d]*)"
-)
-_AWK_EFFECT = expression(r"system|getline|[|>@]|^-f|^-i|^-l|^-E|--file|--include|--load|--exec|--source")
+def _sed_hazards(rest: Sequence[str]) -> Iterator[str]:
+    yield from (script for script in _sed_scripts(rest) if not _sed_plain(script))
 
 
-def _sed_scripts(rest: Sequence[str]) -> list[str]:
-    explicit = [rest[i + 1] for i, word in enumerate(rest[:-1]) if word in ("-e", "--expression")]
-    explicit += [word.partition("=")[2] for word in rest if word.startswith("--expression=")]
-    explicit += [word[2:] for word in rest if word.startswith("-e") and len(word) > 2]
-    return explicit or [word for word in rest if not word.startswith("-")][:1]
+def _tar_hazards(rest: Sequence[str]) -> Iterator[str]:
+    if rest and not rest[0].startswith("-") and re.search(r"[xIFPC]", rest[0]):
+        yield rest[0]  # the old way, without a dash: `tar xf x`
+    # `host:archive` is fetched by a remote shell.
+    yield from (word for word in rest if re.match(r"(-\w*|--[a-z\-]+=)?[^/=\s-][^/=\s]*:", word))
 
 
-def _long(word: str, flags: tuple[str, ...]) -> bool:
-    # Programs accept any unambiguous beginning: `--outp=x` is `--output=x`.
-    name = word.partition("=")[0]
-    return (
-        len(name) > 3
-        and name.startswith("--")
-        and any(flag.startswith(name) or name == flag for flag in flags)
+def _awk_hazards(rest: Sequence[str]) -> Iterator[str]:
+    yield from (
+        word for word in rest if _AWK_EFFECT.search(word) or _AWK_OUTPUT.search(word.replace("||", ""))
     )
 
 
-def _short(word: str, letters: str) -> bool:
-    return len(word) > 1 and word[0] == "-" != word[1] and any(letter in letters for letter in word[1:])
+def _less_hazards(rest: Sequence[str]) -> Iterator[str]:
+    yield from (word for word in rest if word.startswith("+"))  # `+!x` is a command of less: it runs x
+
+
+def _make_hazards(rest: Sequence[str]) -> Iterator[str]:
+    for word in rest:
+        name, equals, value = word.partition("=")
+        plain = re.fullmatch(r"[\w.,+\-]*", value) and re.fullmatch(r"\w+", name)
+        if equals and not word.startswith("-") and (not plain or _MAKE_PROGRAMS.fullmatch(name)):
+            yield word
+
+
+def _curl_hazards(rest: Sequence[str]) -> Iterator[str]:
+    yield from (word for word in rest if "%output" in word)  # `-w '%output{file}'` writes
+
+
+def _pnpm_hazards(rest: Sequence[str]) -> Iterator[str]:
+    yield from (word for word in rest if word.startswith("--config."))
+
+
+_MAKE_PROGRAMS = expression(
+    r"SHELL|MAKE\w*|\w*FLAGS|CC|CXX|CPP|LD|AR|AS|[A-Z]*_?(SHELL|CMD|COMMAND|PROG|PROGRAM|PYTHON|PATH)"
+)
+"""Variables of make that name a program or the options of one."""
+
+_SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
+    "sed": _sed_hazards,
+    "tar": _tar_hazards,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk_hazards),
+    "less": _less_hazards,
+    **dict.fromkeys(("make", "gmake"), _make_hazards),
+    "curl": _curl_hazards,
+    **dict.fromkeys(("pnpm", "yarn"), _pnpm_hazards),
+}
+
+
+_SED_IN_PLACE = expression(r"-[A-Za-z]*i|--i")
+_SED_BRACKET = r"\[\^?\]?(?:\[:\w+:\]|[^\]\\\[\n])*\]"
+_SED_ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:\\[^\n]|{_SED_BRACKET}|[^\\/\[\n])*/[IM]*)"
+_SED_CHANGE = "|".join(
+    rf"s{d}(?:\\[^\n]|{_SED_BRACKET}|[^\\\[\n{d}])*{d}(?:\\[^\n]|[^\\\n{d}])*{d}[gpiImM0-9]*"
+    for d in (r"\/", r"\|", r"\,", r"\#", r"\:", r"\@", r"\!", r"\%", r"\+")
+)
+_SED_COMMAND = expression(
+    rf"[\s;]*(?:{_SED_ADDRESS}(?:,[ \t]*(?:{_SED_ADDRESS}|[+~]\d+))?)?(?:[ \t]*!)?[ \t]*"
+    rf"(?:[{{}}]|(?:[dDgGhHnNpPxzq=]|q\d+|l\d*|[bt][ \t]*\w*|:[ \t]*\w+|{_SED_CHANGE}"
+    r"|[aic][ \t\w][^\n\\]*)(?=[ \t]*(?:[;\n}]|\Z))|[ \t]*\Z)"
+)
+"""One command of a script that neither writes, reads another file nor runs anything."""
+_AWK_EFFECT = expression(r"system|getline|@")
+_AWK_OUTPUT = expression(r"print.*[|>]", re.DOTALL)
+"""Only `print` and `printf` write: before them `>` compares and `|` stands in a pattern."""
+
+
+def _sed_scripts(rest: Sequence[str]) -> list[str]:
+    judged = judge("sed", rest)
+    values = [j.value for j in judged if not j.operand and j.role == "text" and j.value]
+    # The other option with a text is `--line-length`.
+    explicit = [value for value in values if not value.isdigit()]
+    return explicit or [j.value or "" for j in judged if j.operand][:1]
+
+
+def _sed_plain(script: str) -> bool:
+    """True if all of a script is known to do no more than to print; what is not sure is not plain."""
+    at = 0
+    while at < len(script):
+        command = _SED_COMMAND.match(script, at)
+        if command is None or command.end() == at:
+            return False
+        at = command.end()
+    return True
 
 
 def _git_hazards(rest: Sequence[str]) -> tuple[str, ...]:
@@ -217,14 +199,12 @@ def _git_hazards(rest: Sequence[str]) -> tuple[str, ...]:
         # An unknown verb is an alias of the repository's own configuration or a program `git-<verb>`;
         # config, bisect, submodule, hook and the like run what they are told.
         found.append(verb)
-    return (*found, *(word for word in rest[index + 1 :] if _git_hazard(verb, word)))
-
-
-def _git_hazard(verb: str, word: str) -> bool:
-    if _long(word, _GIT_LONG) or _short(word, _GIT_SHORT.get(verb, "")):
-        return True
+    after = rest[index + 1 :]
+    found += [after[judged.index] for judged in judge("git", after, verb) if judged.hazard]
     # `ext::sh -c ...` is a transport that runs a command; `+ref` and `:ref` force and delete.
-    return ("::" in word and verb not in _GIT_READ) or (verb == "push" and word.startswith(("+", ":")))
+    found += [word for word in after if "::" in word and verb not in _GIT_READ]
+    found += [word for word in after if verb == "push" and word.startswith(("+", ":"))]
+    return tuple(dict.fromkeys(found))
 
 
 def git_verb(words: Sequence[str]) -> str:
@@ -257,5 +237,5 @@ def writes(words: Sequence[str]) -> bool:
     if program == "git":
         return git_verb(words) not in _GIT_READ
     if program == "sed":
-        return any(_short(word, "i") or _long(word, ("--in-place",)) for word in words[1:])
+        return any(_SED_IN_PLACE.match(word) for word in words[1:])
     return program in WRITERS

@@ -1,21 +1,25 @@
 """File names in a command: which it names, which of them no tool may touch, and which leave the workspace.
 
-Every word that could be a path is judged in every folder that a literal `cd` before it could have led to, in
-all the ways programs take paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`. Patterns and scripts
-(the first plain argument of grep, sed, awk) are not paths. What only the shell will know becomes a doubt.
+Every word that could be a path is judged in every folder that the `cd`s before it could have led to, in
+all the ways programs take paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`. What is text is said by the
+tables of options (`programs.py`): a pattern, a delimiter, a message is no path. What only the shell will know
+becomes a doubt.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 
+from .folders import MOVERS, absolute
 from .hazards import INTERPRETERS, LISTERS, SCRIPT_FIRST, SHELLS, TALKERS, base, listed, writes
 from .parts import Finding, Part
+from .programs import Judged, judge
 from .reserved import RESERVED, SECRET, Names
 from .words import ANY, BRACE, ONE, UNKNOWN, Word, could_name
 
@@ -26,6 +30,7 @@ _DESCRIPTOR = expression(r"/dev/fd/[0-9]+")
 _SCHEME = expression(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _FILE_URL = expression(r"file:(?://[^/]*)?", re.IGNORECASE)
 _CODE_FLAG = expression(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
+_GIT_PLAIN = listed("--no-pager --no-optional-locks --literal-pathspecs -P")
 _IN_CODE = expression(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 
@@ -39,44 +44,96 @@ class NamedPath:
     """Only its name is shown, not what it holds."""
     elsewhere: bool = False
     """It may belong to another machine or to a text: only secret names count."""
+    goes: bool = False
+    """A `cd` goes there."""
 
 
-def named_paths(parts: Iterable[Part], loose: Iterable[Word] = ()) -> Iterator[NamedPath]:
-    """Everything in these parts that could be the name of a file."""
+def located_paths(
+    parts: Sequence[Part], loose: Sequence[Word], start: str
+) -> Iterator[tuple[NamedPath, list[str]]]:
+    """Everything that could be the name of a file, with the folders that it could be seen from.
+
+    `start` is the folder of the whole command line.
+    """
+    closure = _closure(parts, start)
     for part in parts:
-        for redirect in part.redirects:
-            yield NamedPath(redirect.target.text, redirect.write)
-        texts = [word.text for word in part.stripped]
-        program = base(texts[0]) if texts else ""
-        write = writes(texts)
-        if program in TALKERS:
-            continue
-        if texts and "/" in texts[0] and not texts[0].startswith("/"):
-            yield NamedPath(texts[0], False)
-        plain, code = _plain_words(program, texts[1:])
-        for text in plain:
-            yield from _pieces(text, write, program in LISTERS)
-        for text in code:
+        folders = absolute(part, start, closure)
+        for named in _named_by(part):
+            yield replace(named, goes=part.target in MOVERS), folders
+    for word in loose:
+        for named in _pieces(word.text, False, False):
+            yield named, closure
+
+
+def _named_by(part: Part) -> Iterator[NamedPath]:
+    for redirect in part.redirects:
+        yield NamedPath(redirect.target.text, redirect.write)
+    texts = [word.text for word in part.stripped]
+    program = base(texts[0]) if texts else ""
+    if program in TALKERS:
+        return
+    if texts and "/" in texts[0] and not texts[0].startswith("/"):
+        yield NamedPath(texts[0], False)
+    write = writes(texts)
+    lists = program in LISTERS
+    for text, role in _roles(part, program, texts[1:]) if texts else ():
+        if role == "code":
             for token in _IN_CODE.findall(re.sub(r"[a-z+]+://\S*", "", text)):
                 yield NamedPath(token, False, elsewhere=True)
-    for word in loose:
-        yield from _pieces(word.text, False, False)
+        elif role != "text":
+            yield from _pieces(text, write or role == "written", lists)
 
 
-def _plain_words(program: str, rest: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arguments that could be paths, and those that are program text."""
+def _roles(part: Part, program: str, rest: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each argument with its role: `any`, `written`, `text`, or `code` of an interpreter.
+
+    What the tables of options are not sure of may be a path.
+    """
     if program in INTERPRETERS | SHELLS and program not in SCRIPT_FIRST:
         at = {index + 1 for index, word in enumerate(rest) if _CODE_FLAG.fullmatch(word)}
-        plain = [word for index, word in enumerate(rest) if index not in at]
-        return plain, [word for index, word in enumerate(rest) if index in at]
-    # The first plain argument of grep and the like is a pattern, unless an option (any abbreviation) gave it.
-    if program in SCRIPT_FIRST and not any(
-        re.match(r"-[A-Za-z]*[ef]|--(re|fi|ex|from)", word) for word in rest
-    ):
-        for index, word in enumerate(rest):
-            if not word.startswith("-"):
-                return [*rest[:index], *rest[index + 1 :]], [word] if program in INTERPRETERS else []
-    return list(rest), []
+        yield from ((word, "code" if index in at else "any") for index, word in enumerate(rest))
+        return
+    judged = [] if part.renamed or not _is_installed(part) else _judged(part, program, rest)
+    said: set[int] = set()
+    for piece in judged:
+        if piece.sure:
+            said.update((piece.index, piece.value_index))
+    for index, word in enumerate(rest):
+        if index not in said:
+            yield word, "any"
+    for piece in judged:
+        if piece.sure and piece.value:
+            code = piece.role == "text" and program in INTERPRETERS and piece.operand
+            yield piece.value, "code" if code else piece.role
+
+
+def _is_installed(part: Part) -> bool:
+    """True for a program that is found on the path: one of the workspace may read its arguments otherwise."""
+    return "/" not in part.stripped[0].text or part.stripped[0].text.startswith(("/usr/bin/", "/bin/"))
+
+
+def _judged(part: Part, program: str, rest: Sequence[str]) -> list[Judged]:
+    """The arguments as the program reads them, up to where the shell could make other words of them."""
+    verb, start = "", 0
+    if program == "git":
+        while start < len(rest) and rest[start] in _GIT_PLAIN:
+            start += 1
+        verb = rest[start] if start < len(rest) else ""
+        start += 1
+    open_from = len(rest)
+    for index, word in enumerate(part.stripped[1:]):
+        if word.splits or (word.may_be_flag and UNKNOWN in word.text):
+            open_from = index
+            break
+    found: list[Judged] = []
+    for piece in judge(program, rest[start:], verb):
+        index, value_index = piece.index + start, piece.value_index + start
+        sure = piece.sure and max(index, value_index) < open_from
+        found.append(replace(piece, index=index, value_index=value_index, sure=sure))
+    found += (
+        Judged(index, index, None, "text", False, True, False) for index in range(min(start, len(rest)))
+    )
+    return found
 
 
 def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
@@ -96,40 +153,66 @@ def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
 
 
 def judge_paths(
-    parts: Sequence[Part], loose: Sequence[Word], root: str, home: str, names: Names | None
+    parts: Sequence[Part],
+    loose: Sequence[Word],
+    root: str,
+    home: str,
+    names: Names | None,
+    *,
+    start: str = "",
 ) -> tuple[list[Finding], list[str]]:
-    """`(findings, doubts)` of all names in a command, in the folders that it could be in."""
-    folders, doubts = _folders(parts, root)
+    """`(findings, doubts)` of all names in a command that starts in the folder `start` (default: `root`)."""
     findings: list[Finding] = []
-    for named in named_paths(parts, loose):
-        for folder in folders:
-            finding = _judge(named, folder, root, names)
-            if finding is not None:
-                findings.append(finding)
-                break
+    doubts = list(_unknown_folders(parts))
+    for named, folders in located_paths(parts, loose, start or root or "/."):
+        # A folder outside is the matter of the `cd` that leads there.
+        inside = [folder for folder in folders if not root or _is_below(folder, root)] or folders[:1]
+        found = [_judge(named, folder, root, names) for folder in inside]
+        refused = [finding for finding in found if finding is not None]
+        protected = [finding for finding in refused if finding.label != "outside_workspace"]
+        if protected or (refused and len(refused) == len(found)):
+            findings.append((protected or refused)[0])
+        elif refused:
+            # Going there can be asked about; a file that may be outside is not read.
+            why = (
+                f"`{_visible(named.text)}` could lie outside the workspace: that depends on which `cd` works"
+            )
+            findings.append(
+                Finding("outside_workspace", f"{why}; join the commands with `&&`", not named.goes)
+            )
         if not named.lists and names is not None and (pattern := _could_be_secret(named.text, names)):
             doubts.append(f"`{_visible(named.text)}` could name `{pattern}`")
-    return list(dict.fromkeys(findings)), doubts
+    return list(dict.fromkeys(findings)), list(dict.fromkeys(doubts))
 
 
-def _folders(parts: Sequence[Part], root: str) -> tuple[list[str], list[str]]:
-    folders = [root or "/."]
-    doubts: list[str] = []
+def _is_below(folder: str, root: str) -> bool:
+    return folder == root or folder.startswith(root.rstrip("/") + "/")
+
+
+def _targets(part: Part) -> list[Word]:
+    """The operands of a `cd`."""
+    return [w for w in part.stripped[1:] if not (w.known and w.text.startswith("-") and w.text != "-")]
+
+
+def _unknown_folders(parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
-        if part.target not in ("cd", "pushd", "popd"):
+        if part.target in MOVERS:
+            targets = _targets(part)
+            if len(targets) != 1 or not targets[0].known or targets[0].text == "-":
+                yield "it changes to a folder that is known only when it runs"
+
+
+def _closure(parts: Sequence[Part], start: str) -> list[str]:
+    """Every folder that any `cd` of these could lead to, in any order."""
+    folders = [start]
+    for part in parts:
+        if part.target not in MOVERS:
             continue
-        targets = [
-            word
-            for word in part.stripped[1:]
-            if not (word.known and word.text.startswith("-") and word.text != "-")
-        ]
-        if len(targets) != 1 or not targets[0].known or targets[0].text == "-":
-            doubts.append("it changes to a folder that is known only when it runs")
-            continue
-        folders += [
-            f for f in (posixpath.join(folder, targets[0].text) for folder in folders[:8]) if f not in folders
-        ]
-    return folders, doubts
+        targets = _targets(part)
+        if len(targets) == 1 and targets[0].known and targets[0].text != "-":
+            moved = [posixpath.normpath(posixpath.join(folder, targets[0].text)) for folder in folders[:8]]
+            folders += [folder for folder in dict.fromkeys(moved) if folder not in folders]
+    return folders
 
 
 def _judge(named: NamedPath, folder: str, root: str, names: Names | None) -> Finding | None:

@@ -17,10 +17,14 @@ MAX_DEPTH = 80
 
 @frozen
 class Finding:
-    """A file name that the command may not use. `label` is `outside_workspace` or `credential_file_read`."""
+    """A file name that the command may not use. `label` is `outside_workspace` or `credential_file_read`.
+
+    Not `sure`: it depends on which `cd` before it works.
+    """
 
     label: str
     why: str
+    sure: bool = True
 
 
 @frozen
@@ -48,6 +52,8 @@ class Part:
     stripped: tuple[Word, ...] = ()
     hazards: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    folders: tuple[str, ...] | None = ("",)
+    renamed: bool = False
 
     @property
     def argv(self) -> tuple[str | None, ...]:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .evaluation import runs_values
+from .folders import FOLLOWED, Folders, comes_back
 from .hazards import PLAIN, RUNNERS, SHELLS, TALKERS, base, hazards, listed
 from .labels import FETCHERS, RUN_INPUT, labels_of
 from .named_paths import judge_paths
@@ -63,6 +64,8 @@ class Walk:
         self.labels: set[str] = set()
         self.problem: str | None = None
         self.depth = 0
+        self.folders = Folders()
+        self.renamed = False
 
     # ---- entrances
 
@@ -114,10 +117,19 @@ class Walk:
         self.visit(tree.root_node, ())
 
     def conclude(self, text: str, over: str | None, names: Names | None) -> Analysis:
-        if any(part.target in ("cd", "pushd", "popd") for part in self.parts):
+        if self.renamed or self.folders.lost:
+            known = self.folders
+            self.parts = [
+                replace(part, folders=None if known.lost else part.folders, renamed=self.renamed)
+                for part in self.parts
+            ]
+        if self.folders.changed:
             # Another folder's hooks and configuration would run; in a loop also for a git that stands before.
             self.parts = [
-                replace(p, hazards=(*p.hazards, "")) if p.target == "git" else p for p in self.parts
+                replace(p, hazards=(*p.hazards, ""))
+                if p.target == "git" and not comes_back(p, self.root)
+                else p
+                for p in self.parts
             ]
         for redirect in (r for part in self.parts for r in part.redirects):
             if not redirect.target.known:
@@ -143,7 +155,12 @@ class Walk:
             raise _OverLimit(f"it is nested more than {MAX_DEPTH} deep")
         handler = _HANDLERS.get(node.type)
         if handler is not None:
-            handler(self, node, fed_by)
+            self.renamed = self.renamed or node.type == "function_definition"
+            if node.type in FOLLOWED:
+                handler(self, node, fed_by)
+            else:
+                with self.folders.within(node.type):
+                    handler(self, node, fed_by)
         elif node.type in _WORDS:
             self.loose.append(read_word(node, self.home, self.root))
             self.nested(node)
@@ -159,6 +176,16 @@ class Walk:
     def each(self, node: Node, fed_by: tuple[str, ...]) -> None:
         for child in node.named_children:
             self.visit(child, fed_by)
+            self.folders.step()
+
+    def and_or(self, node: Node, fed_by: tuple[str, ...]) -> None:
+        """`a && b`, `a || b`: the second starts where the first ended, well or badly."""
+        left, *right = node.named_children
+        self.visit(left, fed_by)
+        before = self.folders.branch(any(_source(child) == "||" for child in node.children))
+        for child in right:
+            self.visit(child, fed_by)
+        self.folders.join(before)
 
     def nested(self, node: Node) -> None:
         """Commands inside a word: substitutions in strings, expansions and arithmetic."""
@@ -301,6 +328,7 @@ class Walk:
                 extra.append(read_word(child, self.home, self.root))
                 self._whole(child)
             else:
+                self.folders.lost = True
                 self.visit(child, owner)  # `cat <<E | sh`: the grammar hangs the rest of the line in here
 
     def assignment(self, node: Node, fed_by: tuple[str, ...]) -> None:
@@ -333,8 +361,10 @@ class Walk:
             # `! for ...` and `time { ...` are taken for programs of that name; a shell knows better.
             self.problem = "a word of the shell's grammar stands where a program is named"
         dangers = (*hazards([w for w in words if UNKNOWN not in w]), *_unspellable(stripped))
-        part = replace(part, stripped=stripped, hazards=dangers)
+        part = replace(part, stripped=stripped, hazards=dangers, folders=self.folders.now)
         self.parts.append(part)
+        self.renamed = self.renamed or part.target == "alias"
+        self.folders.follow(part)
         if len(self.parts) > MAX_PARTS:
             raise _OverLimit(f"it holds more than {MAX_PARTS} commands")
         self.labels.update(labels_of(words))
@@ -387,7 +417,8 @@ class Walk:
         self.depth += MAX_DEPTH // 4
         if self.depth > MAX_DEPTH:
             raise _OverLimit("shells are started within shells too deep")
-        self._text(re.sub("[\\0-\\3]", "x", word.text))
+        with self.folders.within("text"):
+            self._text(re.sub("[\\0-\\3]", "x", word.text))
         self.depth -= MAX_DEPTH // 4
 
 
@@ -412,7 +443,7 @@ _WORDS = listed("""
     word number raw_string string translated_string ansi_c_string concatenation simple_expansion expansion
     arithmetic_expansion brace_expression""")
 _CONTAINERS = listed("""
-    program list subshell compound_statement if_statement elif_clause else_clause while_statement for_statement
+    program subshell compound_statement if_statement elif_clause else_clause while_statement for_statement
     c_style_for_statement case_statement case_item do_group negated_command function_definition command_substitution
     process_substitution binary_expression unary_expression ternary_expression postfix_expression
     parenthesized_expression array subscript ERROR""")
@@ -426,6 +457,7 @@ def _pattern(walk: Walk, node: Node, fed_by: tuple[str, ...]) -> None:
 _HANDLERS: dict[str, Callable[[Walk, Node, tuple[str, ...]], None]] = {
     **dict.fromkeys(_CONTAINERS, Walk.container),
     **dict.fromkeys(("command", "declaration_command", "unset_command", "test_command"), Walk.command),
+    "list": Walk.and_or,
     "pipeline": Walk.pipeline,
     "extglob_pattern": _pattern,
     "redirected_statement": Walk.redirected,

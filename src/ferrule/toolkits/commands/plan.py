@@ -18,6 +18,7 @@ that the tables of `guard.hazards` never heard of.
 from __future__ import annotations
 
 import os
+import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -192,8 +193,9 @@ def _check_folder(analysis: Analysis, workspace: Workspace, folder: str) -> None
     if not folder:
         return
     root = str(workspace.root)
-    start = Part("cd", stripped=(literal("cd"), literal(folder)))
-    findings, _ = judge_paths((start, *analysis.parts), analysis.loose, root, "", workspace.names)
+    start = posixpath.join(root, folder)
+    loose = (literal(start), *analysis.loose)
+    findings, _ = judge_paths(analysis.parts, loose, root, "", workspace.names, start=start)
     if findings:
         raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {findings[0].why}")
 
