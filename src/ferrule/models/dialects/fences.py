@@ -55,7 +55,7 @@ class Fence:
         self._closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t\r]*\Z")
         self._may_close = re.compile(rf"[ \t]*{re.escape(mark[0])}*[ \t\r]*\Z")
 
-    def feed(self, piece: str, end: bool) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         text, self._line = self._line + piece, ""
         fresh: list[str] = []
         at = 0

@@ -6,6 +6,7 @@ A `Form` reads, a `Dialect` names what one family of models writes. Several dial
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,7 +21,9 @@ class Found:
     """A call as the text has it. `arguments` is JSON text, or the broken text as it stood.
 
     `repairs` says in words what was read leniently; `cut` that the text ended inside the call. `unmarked` is
-    what to hand on instead of `arguments` if the reply was cut, for a call whose text has no end of its own.
+    what to hand on instead of `arguments` if the reply was cut, for a call whose text has no end of its own. `source` is
+    the whole call as it stood, where its values are raw text: what follows it may show that one of them was misread.
+    `alone`: it is read so only because the reply has no other such call.
     """
 
     tool: str
@@ -28,18 +31,32 @@ class Found:
     repairs: tuple[str, ...] = ()
     cut: bool = False
     unmarked: str | None = None
+    source: str = ""
+    alone: bool = False
+
+
+def unreadable(text: str) -> str:
+    """Text to hand on as the arguments of a call that cannot be read: never text that could be taken for arguments."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        if text.strip():
+            return text
+    return f"({text})"
 
 
 @dataclass(slots=True)
 class Parsed:
     """A body that was understood: calls and prose in their order, what is odd about it, and where it ended.
 
-    `rest` is the offset in the body where something else begins (None: the body was used up).
+    `rest` is the offset in the body where something else begins (None: the body was used up). `doubtful`: where a value
+    ends cannot be known, so that no call of the reply can be.
     """
 
     items: list[Found | str] = field(default_factory=list["Found | str"])
     problems: list[str] = field(default_factory=list[str])
     rest: int | None = None
+    doubtful: bool = False
 
     @property
     def calls(self) -> list[Found]:
@@ -88,18 +105,63 @@ class Tools:
         properties = cast("Mapping[str, Any]", schema).get("properties")
         return dict(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else {}
 
-    def takes_text(self, tool: str, parameter: str) -> bool | None:
-        """True: a string and nothing else; False: never a string; None: cannot be told."""
-        schema = self.parameters(tool).get(parameter)
-        if not isinstance(schema, Mapping):
+    def fits(self, tool: str, names: Sequence[str]) -> bool:
+        """Whether parameters of these names are all that a tool needs, and each one of them its own, as far as is known."""
+        if tool not in self._schemas:
+            return True
+        schema = cast("Mapping[str, Any]", self._schemas[tool])
+        required = cast("Sequence[str]", schema.get("required") or ())
+        return set(required) <= set(names) <= self.parameters(tool).keys()
+
+    def kinds(self, tool: str, parameter: str) -> frozenset[str] | None:
+        """The types that a parameter's schema admits; every type if it does not say; None if the tool is not known."""
+        if tool not in self._schemas:
             return None
-        kind = cast("Mapping[str, Any]", schema).get("type")
-        if isinstance(kind, str):
-            return kind == "string"
-        if isinstance(kind, list):
-            kinds = cast("list[Any]", kind)
-            return None if "string" in kinds and len(kinds) > 1 else "string" in kinds
-        return None
+        return frozenset(_kinds(self.parameters(tool).get(parameter)))
+
+
+_EVERY_KIND = ("string", "integer", "number", "boolean", "null", "array", "object")
+
+
+def _kinds(schema: Any, depth: int = 0) -> set[str]:
+    """The types that a schema admits. What it says by other means than types, values and alternatives counts as any."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return {*_EVERY_KIND}
+    known = cast("Mapping[str, Any]", schema)
+    named = known.get("type")
+    if isinstance(named, str):
+        return {named, "integer"} if named == "number" else {named}
+    if isinstance(named, list):
+        return set[str]().union(*(_kinds({"type": one}) for one in cast("list[Any]", named)))
+    for key in ("anyOf", "oneOf"):
+        if isinstance(known.get(key), list):
+            return set[str]().union(*(_kinds(one, depth + 1) for one in known[key]))
+    values = known.get("enum", [known["const"]] if "const" in known else None)
+    if isinstance(values, list):
+        return {kind_of(value) for value in cast("list[Any]", values)}
+    return {*_EVERY_KIND}
+
+
+_DEEPEST = 8
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value as JSON Schema names it; whole numbers are integers."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
 
 
 def _plain(name: str) -> str:

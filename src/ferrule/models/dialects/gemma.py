@@ -16,7 +16,7 @@ from typing import Any
 from ferrule.core.calls import Call
 
 from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools
+from .form import Ending, Form, Found, Parsed, Tools, unreadable
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
 _QUOTE = re.compile(r'<\|"\|>|<escape>|<\|\'\|>')
@@ -132,10 +132,12 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
         except _Broken:
             if ending is Ending.CLOSED:
                 return None
-            text = body[head.end() :].strip()
+            text = unreadable(body[head.end() :].strip())
             parsed.items.append(Found(head.group(1), text, cut=ending is Ending.OPEN))
+            parsed.doubtful = ending is Ending.FORCED
             return parsed
-        parsed.items.append(Found(head.group(1), jsonish.encode(values)))
+        source = body[head.start() : end]
+        parsed.items.append(Found(head.group(1), jsonish.encode(values), source=source))
         at = end
     if not parsed.items:
         return None
@@ -146,6 +148,9 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
     return parsed
 
 
+TAIL = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
+"""How a call ends; see `markup.TAIL`."""
+
 FUNCTION_GEMMA = Form("functiongemma", r"<start_function_call>", lambda _: r"<end_function_call>", _read)
 GEMMA4 = Form("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)
 
@@ -154,7 +159,7 @@ FORMS = (FUNCTION_GEMMA, GEMMA4)
 
 def _shown(value: Any, quote: str) -> str:
     if isinstance(value, str):
-        return f"{quote}{value}{quote}" if "<" not in value else _escaped(value)
+        return f"{quote}{value}{quote}" if quote not in value else _escaped(value)
     if (members := jsonish.as_object(value)) is not None:
         return "{" + ",".join(f"{_name(k)}:{_shown(v, quote)}" for k, v in members.items()) + "}"
     if (elements := jsonish.as_list(value)) is not None:

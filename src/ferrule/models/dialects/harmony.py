@@ -21,6 +21,9 @@ from .form import Ending, Form, Found, Parsed, Tools
 
 HEADER = r"<\|start\|>assistant|<\|channel\|>"
 """What begins a message's header; `<|message|>` ends it."""
+ROLE = re.compile(r"\s*to=[^\s<]{1,80}\s*(?=<\|channel\|>|<\|constrain\|>|<\|message\|>)")
+"""The rest of a header whose beginning stands in the prompt: it says to whom the first message goes."""
+ROLE_BEGINS = re.compile(r"\s*(?:t(?:o(?:=[^\s<]{0,80}\s*(?:<[^<>]{0,12})?)?)?)?\Z")
 ENDS = r"<\|end\|>|<\|call\|>|<\|return\|>|(?=<\|start\|>)|(?=<\|channel\|>)"
 """What ends a message. A stop token is often taken off by the server."""
 

@@ -126,7 +126,9 @@ def _literal(node: ast.expr) -> Any:
             return node.value
         case ast.Name(id=name) if name in _JSON_NAMES:
             return _JSON_NAMES[name]
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)) if (
+            not isinstance(number, bool)
+        ):
             return -number
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return [_literal(element) for element in elements]
@@ -153,9 +155,19 @@ def read_pythonic(body: str, ending: Ending, tools: Tools) -> Parsed | None:
         return Parsed(list[Found | str](found))
     if ending is Ending.CLOSED:
         return None
-    end = balanced_end(text, 0 if text[0] == "[" else text.find("("))
-    if ending is Ending.OPEN and end is not None and (found := read_python(text[:end], tools)):
-        return Parsed(list[Found | str](found), rest=len(body) - len(body.lstrip()) + end)
+    parsed = Parsed()
+    at = len(body) - len(body.lstrip())
+    while ending is Ending.OPEN and LOOKS.match(body, at):
+        end = balanced_end(body, at if body[at] == "[" else body.find("(", at))
+        found = read_python(body[at:end], tools) if end is not None else None
+        if end is None or not found:
+            broken = _broken(body[at:].strip(), ending)
+            return Parsed([*parsed.items, *broken.items]) if broken else None
+        parsed.items += found
+        at = end + len(body[end:]) - len(body[end:].lstrip())
+    if parsed.items:
+        parsed.rest = at
+        return parsed
     return _broken(text, ending)
 
 

@@ -17,8 +17,8 @@ from functools import cache
 from ferrule.core.calls import Call
 from ferrule.core.frozen import frozen
 
-from . import fences, harmony, reasoning
-from .form import LONGEST, Dialect, Form, Found, Tools
+from . import fences, gemma, harmony, markup, reasoning
+from .form import LONGEST, Dialect, Form, Found, Tools, unreadable
 from .prose import Prose
 from .region import (
     Bare,
@@ -64,6 +64,7 @@ _STRAY_MARK = re.compile(_STRAY)
 _PARTIAL = re.compile(
     r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+|^[ \t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
     r"|\](?:<(?:\](?:m[a-z]*(?:\[>?)?)?)?)?|f(?:u(?:n(?:c(?:t(?:o(?:o(?:ls?)?)?)?)?)?)?)?"
+    rf"|{markup.TAIL_BEGINS}"
     r"|<\|(?:action_start|open|close|start)\|>\s?[a-z]{0,10}(?:<[^<>\n]{0,20})?|<\|channel>[a-z]{0,7})\Z",
     re.MULTILINE,
 )
@@ -84,11 +85,15 @@ class Reading:
     dialect: str = ""
 
 
+_TAILS = re.compile(f"{markup.TAIL}|{gemma.TAIL}")
+
+
 @cache
 def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
     """Everything that may open a region. Alternatives are named: `form3`, `think`, `tick` …"""
     parts = [f"(?P<form{index}>{form.opens})" for index, form in enumerate(forms)]
     parts += [
+        f"(?P<tail>{markup.TAIL})",
         f"(?P<think>{reasoning.OPENS})",
         f"(?P<lone>{reasoning.LONE})",
         f"(?P<header>{harmony.HEADER})",
@@ -129,6 +134,7 @@ class Reader:
         self._tools = Tools(tools)
         self._mark = _marks(self._forms, fenced)
         self._open_by: dict[str, Callable[[str, str, bool], bool]] = {
+            "tail": self._open_tail,
             "think": self._open_think,
             "lone": self._open_lone,
             "header": self._open_header,
@@ -150,7 +156,13 @@ class Reader:
         self._literals = 0
         self._forced = 0
         self._fences = fenced
+        self._sources: list[str] = []
+        self._after_raw = False
+        self._doubtful = False
+        self._harmony = False
+        self._begun = False
         self._thought = False
+        self._cut = False
         self._marked = marked or not self._forms
         self._region: Region | None = Headless() if thinking else None
         self._form_name = ""
@@ -179,8 +191,10 @@ class Reader:
 
     def finish(self, *, cut: bool = False) -> Reading:
         """The whole reply. `cut`: the model was stopped at its output limit. Call this once."""
+        self._cut = cut
         self._run(end=True)
         self._settle_fences()
+        self._doubt_calls()
         if cut:
             self._calls = [
                 call if call.unmarked is None else Found(call.tool, call.unmarked, cut=True)
@@ -202,6 +216,25 @@ class Reader:
             tuple(problems),
             self._dialect,
         )
+
+    def _doubt_calls(self) -> None:
+        """Refuse all calls where a value of one of them may go on after what was taken for its end.
+
+        Values of raw forms have no escapes: marks that are left over in the reply may belong to such a value, and so may
+        words that follow a call in a reply that was cut.
+        """
+        sources = self._sources
+        tails = len(_TAILS.findall("".join(self._pieces))) if sources else 0
+        left_over = tails > sum(len(_TAILS.findall(source)) for source in sources)
+        not_alone = len(sources) > 1 and any(call.alone for call in self._calls)
+        if not (self._doubtful or not_alone or left_over or (self._cut and self._after_raw)):
+            return
+        self._problems.append(
+            "a value of a call may go on after its closing mark: none of the calls was made"
+        )
+        self._calls = [
+            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut) for call in self._calls
+        ]
 
     @property
     def held(self) -> str:
@@ -234,9 +267,10 @@ class Reader:
     def _collect(self, end: bool) -> bool:
         assert self._region is not None
         piece, self._rest = self._rest, ""
-        outcome = self._region.feed(piece, end)
+        outcome = self._region.feed(piece, end, self._cut)
         if outcome is None:
             return False
+        self._doubtful = self._doubtful or outcome.doubtful
         self._literals += outcome.literal
         self._forced += outcome.forced
         for item in outcome.items:
@@ -252,6 +286,10 @@ class Reader:
         """Prose up to the next mark. True: something opened, or there is more to look at."""
         if self._after_call and not self._skip_strays(end):
             return False
+        if self._head and not self._begun and not self._harmony:
+            begun = self._begins_in_header(end)
+            if begun is not None:
+                return begun
         if self._head and self._opens_bare():
             return True
         text = self._last + self._rest
@@ -270,6 +308,17 @@ class Reader:
             region = Marked(form, mark, self._tools, hasty=self._forced >= _MOST_FORCED)
             return self._begin(region, rest, form.name)
         return self._open_by[kind](mark, rest, end)
+
+    def _begins_in_header(self, end: bool) -> bool | None:
+        """Harmony: whether a prompt ended within the header of the reply's first message. None: it did not."""
+        role = harmony.ROLE.match(self._rest)
+        if role:
+            self._begun = "<|message|>" in self._rest
+            return self._open_header(role.group(), self._rest[role.end() :], end)
+        if not end and self._rest and harmony.ROLE_BEGINS.match(self._rest):
+            return False
+        self._begun = bool(self._rest)
+        return None
 
     @staticmethod
     def _certain(text: str) -> int:
@@ -329,6 +378,12 @@ class Reader:
         self._rest = text
         return False
 
+    def _open_tail(self, mark: str, rest: str, end: bool) -> bool:
+        """The end of a call where none is open."""
+        self._rest = rest
+        self._hear(Gap())
+        return True
+
     def _open_think(self, mark: str, rest: str, end: bool) -> bool:
         if not self._line_blank or self._literals >= _MOST_LITERALS:
             return self._literally(mark, rest)
@@ -356,6 +411,9 @@ class Reader:
             return self._literally(mark, rest)
         header, rest = rest[: stop + len("<|message|>")], rest[stop + len("<|message|>") :]
         channel, tool = harmony.route(mark + header)
+        # In a reply of this form a recipient makes a call, and nothing else does.
+        self._harmony = self._marked = True
+        self._mark = _marks((), False)
         if tool:
             region = Marked(harmony.CALL, f"{mark} to={tool}", self._tools, said=mark + header)
             return self._begin(region, rest, "harmony")
@@ -450,9 +508,11 @@ class Reader:
         match item:
             case str():
                 self._prose.say(item)
+                self._after_raw = self._after_raw or (bool(item.strip()) and bool(self._sources))
             case Found():
                 self._dialect = self._dialect or name
                 self._calls.append(item)
+                self._sources += [item.source] if item.source else []
                 self._prose.take_out()
                 self._after_call, self._head = True, False
             case Thought(text):

@@ -62,7 +62,8 @@ class Outcome:
     """What a region came to. `rest` is text that is to be read on; not `done`: the region goes on.
 
     `literal`: the region was none; its text is prose. `forced`: it had no whole end and was ended all the same.
-    `fences` False: read on without looking for fences.
+    `fences` False: read on without looking for fences. `doubtful`: no call of the reply is
+    known with certainty.
     """
 
     items: list[Item] = field(default_factory=list["Item"])
@@ -71,12 +72,13 @@ class Outcome:
     literal: bool = False
     forced: bool = False
     fences: bool = True
+    doubtful: bool = False
 
 
 class Region(Protocol):
-    """See the head of this file. `end`: no more text will come, and an outcome is due."""
+    """See the head of this file. `end`: no more text will come, and an outcome is due. `cut`: the model was stopped."""
 
-    def feed(self, piece: str, end: bool) -> Outcome | None: ...
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None: ...
 
 
 class Marked:
@@ -99,7 +101,7 @@ class Marked:
         self._tried = 0
         self._first: tuple[int, int] | None = None
 
-    def feed(self, piece: str, end: bool) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         self._parts.append(piece)
         text = self._tail + piece
         base = self._length - len(self._tail)
@@ -111,7 +113,7 @@ class Marked:
             if outcome := self._try(base + match.start(), base + match.end()):
                 return outcome
         self._tail = text[-(LONGEST - 1) :]
-        return self._settle() if end else None
+        return self._settle(cut) if end else None
 
     def _try(self, start: int, stop: int) -> Outcome | None:
         if self._first is None:
@@ -133,12 +135,15 @@ class Marked:
             return None
         if parsed.rest is not None:
             stop = parsed.rest
+            closing = self._closes.match(text, stop + len(text[stop:]) - len(text[stop:].lstrip()))
+            stop = closing.end() if closing and parsed.calls else stop
         items: list[Item] = [*parsed.items, *map(Problem, parsed.problems)]
-        return Outcome(items, text[stop:])
+        return Outcome(items, text[stop:], doubtful=parsed.doubtful)
 
-    def _settle(self) -> Outcome:
+    def _settle(self, cut: bool) -> Outcome:
         outcome = self._read(Ending.OPEN, self._length, self._length)
-        if self._first is not None and (outcome is None or _doubtful(outcome)):
+        # A reply that was cut ends inside this call: what looks like its end, and what follows that, is a part of a value.
+        if self._first is not None and not cut and (outcome is None or _doubtful(outcome)):
             outcome = self._read(Ending.FORCED, *self._first)
         if outcome is not None:
             outcome.forced = True
@@ -151,6 +156,8 @@ class Marked:
 
 def _doubtful(outcome: Outcome) -> bool:
     """Whether reading to the end of the reply found anything but whole calls."""
+    if outcome.doubtful:
+        return False
     calls = [item for item in outcome.items if isinstance(item, Found)]
     return not calls or any(call.cut for call in calls) or len(calls) < len(outcome.items)
 
@@ -165,7 +172,7 @@ class Thinking:
         self._parts: list[str] = []
         self._tail = "\n"  # begins with one letter of what came before, for marks that look behind
 
-    def feed(self, piece: str, end: bool) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         text = self._tail + piece
         match = self._closes.search(text, 1)
         if match and (match.end() < len(text) or end):
@@ -190,7 +197,7 @@ class Headless:
     def __init__(self) -> None:
         self._thinking = Thinking("<think>", head=False, closes=reasoning.LONE)
 
-    def feed(self, piece: str, end: bool) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         outcome = self._thinking.feed(piece, end)
         if outcome is not None and outcome.literal:
             return Outcome([], outcome.rest, literal=True)
@@ -221,7 +228,7 @@ class Bare:
         self._calls: list[Found] = []
         self._after = ""
 
-    def feed(self, piece: str, end: bool) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         if self._balanced is None and not self._calls:
             probe = self._probe + piece
             opened = self._opened(probe)
@@ -236,7 +243,7 @@ class Bare:
             at = begin.start() if begin else 0
             self._note(probe[:at])
             piece = probe[at:]
-        return self._walk(piece, end)
+        return self._walk(piece, end, cut)
 
     def _opened(self, probe: str) -> bool | None:
         match = _PROBE.match(probe)
@@ -251,14 +258,14 @@ class Bare:
         self._raw.append(text)
         self._value.append(text)
 
-    def _walk(self, piece: str, end: bool) -> Outcome | None:
+    def _walk(self, piece: str, end: bool, cut: bool) -> Outcome | None:
         at = 0
         while True:
             if self._balanced is not None:
                 stop = self._balanced.feed(piece, at)
                 self._note(piece[at:stop])
                 if stop is None:
-                    return self._unfinished() if end else None
+                    return self._unfinished(cut) if end else None
                 at, self._balanced = stop, None
                 calls = self._read("".join(self._value))
                 if not calls:
@@ -315,7 +322,7 @@ class Bare:
     def _refuse(self, rest: str) -> Outcome:
         return Outcome(["".join(self._raw)], rest)
 
-    def _unfinished(self) -> Outcome:
+    def _unfinished(self, cut_off: bool) -> Outcome:
         raw = "".join(self._raw)
         value = "".join(self._value)
         cut: list[Found] | None = None
@@ -324,6 +331,10 @@ class Bare:
             cut = pythonic.cut_python(value, self._tools) if python else shapes.cut_json(value, self._tools)
         if cut:
             return Outcome([*self._calls, *cut])
+        if self._calls and self._head:
+            return Outcome([*self._calls, Problem(f"left out of the text, which was cut: {value.strip()}")])
+        if cut_off:
+            return Outcome([raw])
         return self._none(raw)
 
     def _none(self, raw: str) -> Outcome:

@@ -59,7 +59,7 @@ SEED = Dialect(
     "seed",
     ("seed-oss", "seed_oss"),
     tagged.FORMS,
-    lambda calls: markup.render_functions(calls, "seed:tool_call"),
+    markup.render_seed,
     "<seed:tool_call>\n<function=<tool>>\n<parameter=<name>><value></parameter>\n</function>\n</seed:tool_call>",
 )
 LLAMA = Dialect(
@@ -140,7 +140,7 @@ KIMI3 = Dialect(
     "kimi-3",
     ("kimi-k3",),
     (sections.XTML, sections.SECTION),
-    sections.render_xtml,
+    markup.render_xtml,
     '<|open|>tools<|sep|><|open|>call tool="<tool>" index="1"<|sep|><|open|>argument key="<name>" '
     'type="string"<|sep|><value><|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
 )

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from itertools import islice
 
 from ferrule.core.calls import Call
 
-from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools
-from .markup import read_markup
+from . import jsonish, markup
+from .form import Ending, Form, Found, Parsed, Tools, unreadable
+from .markup import PREFIX, read_calls, read_markup
 
 _BAR = "[|｜]"
 _GAP = r"(?:[▁_ ]|\\_)"
@@ -39,6 +39,10 @@ _ENDS = re.compile(_END)
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n?")
 _AFTER = re.compile(rf"\s*(?:```)?\s*(?:{_END})?")
 _NUMBER = re.compile(r":\d+$")
+_INVOKES = re.compile(rf"""\s*<{PREFIX}invoke\s+name=\s*["']?([^"'<>\n]+)""")
+_NAME = re.compile(r"[\w.:/-]{1,128}")
+_MOST_ENDS = 16
+"""Closing marks that are tried for one call in mark-up."""
 
 
 def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
@@ -55,6 +59,10 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
             return None
         call, at = step
         parsed.items.append(call)
+        # An invocation that could not be read: where its values end is not known.
+        parsed.doubtful = parsed.doubtful or bool(
+            _INVOKES.match(body, separator.end()) and not call.source and not call.cut
+        )
     rest = body[at:]
     if ending is Ending.OPEN:
         parsed.rest = max(0, at - shift)
@@ -86,8 +94,10 @@ def _one(
     name = _NUMBER.sub("", name).removeprefix("functions.")
     fence = _FENCE.match(body, start)
     start = fence.end() if fence else start
-    if body[start:].lstrip().startswith("<") and (marked := _marked(body, start, tools)):
-        return marked
+    if _INVOKES.match(body, start):
+        return _marked(body, start, ending, tools)
+    if _NAME.fullmatch(name) is None:
+        return None
     value = jsonish.value_at(body, start)
     if value is not None and _AFTER.match(body, value[1]):
         after = _AFTER.match(body, value[1])
@@ -106,14 +116,17 @@ def _one(
     return Found(name, text or "{}"), end.end()
 
 
-def _marked(body: str, start: int, tools: Tools) -> tuple[Found, int] | None:
+def _marked(body: str, start: int, ending: Ending, tools: Tools) -> tuple[Found, int] | None:
     """Step 3 puts an invocation where others put JSON."""
-    end = _ENDS.search(body, start)
-    stop = end.start() if end else len(body)
-    parsed = read_markup(body[start:stop], Ending.CLOSED, tools)
-    if parsed is None or len(parsed.calls) != 1:
+    for end in islice(_ENDS.finditer(body, start), _MOST_ENDS):
+        parsed = read_markup(body[start : end.start()], Ending.CLOSED, tools)
+        if parsed is not None and len(parsed.items) == 1 and parsed.calls:
+            return parsed.calls[0], end.end()
+    if ending is Ending.CLOSED:
         return None
-    return parsed.calls[0], end.end() if end else stop
+    begun = _INVOKES.match(body, start)
+    tool = begun.group(1) if begun else ""
+    return Found(tool, unreadable(body[start:].strip()), cut=ending is Ending.OPEN), len(body)
 
 
 def _closes(opener: str) -> str:
@@ -125,43 +138,9 @@ SECTION = Form("section", f"{_SECTION}|{_BEGIN}", _closes, _read)
 
 # ---- Kimi K3
 
-_CALL = re.compile(r"<\|open\|>call((?:\s+\w+=\"[^\"]*\")*)\s*<\|sep\|>")
-_ARGUMENT = re.compile(r"\s*<\|open\|>argument((?:\s+\w+=\"[^\"]*\")*)\s*<\|sep\|>")
-_ARGUMENT_END = re.compile(r"<\|close\|>argument<\|sep\|>(?=\s*(?:<\|open\|>argument|<\|close\|>call))")
-_CALL_END = re.compile(r"\s*<\|close\|>call<\|sep\|>")
-
-
-def _attribute(text: str, name: str) -> str:
-    match = re.search(rf'\b{name}="([^"]*)"', text)
-    return match.group(1).replace("&quot;", '"').replace("&amp;", "&") if match else ""
-
 
 def _read_xtml(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    parsed = Parsed()
-    at = 0
-    while call := _CALL.search(body, at):
-        tool, at = _attribute(call.group(1), "tool"), call.end()
-        values: dict[str, Any] = {}
-        while argument := _ARGUMENT.match(body, at):
-            end = _ARGUMENT_END.search(body, argument.end())
-            if end is None:
-                break
-            raw = body[argument.end() : end.start()]
-            decoded = None if _attribute(argument.group(1), "type") == "string" else jsonish.decode(raw)
-            values[_attribute(argument.group(1), "key")] = decoded[0] if decoded else raw
-            at = end.end()
-        closed = _CALL_END.match(body, at)
-        if closed is None:
-            text = body[call.end() :].strip()
-            if ending is Ending.CLOSED or not text:
-                return None
-            parsed.items.append(Found(tool, text, cut=ending is Ending.OPEN))
-            return parsed
-        parsed.items.append(Found(tool, jsonish.encode(values)))
-        at = closed.end()
-    if ending is Ending.OPEN and parsed.items:
-        parsed.rest = at
-    return parsed if parsed.items else None
+    return read_calls(body, markup.XTML, ending, tools)
 
 
 XTML = Form("xtml", r"<\|open\|>tools<\|sep\|>", lambda _: r"<\|close\|>tools<\|sep\|>", _read_xtml)
@@ -197,27 +176,3 @@ def render_kimi(calls: Sequence[Call]) -> str:
         for index, call in enumerate(calls)
     )
     return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"
-
-
-def render_xtml(calls: Sequence[Call]) -> str:
-    """Kimi K3."""
-    return (
-        "<|open|>tools<|sep|>"
-        + "".join(_xtml(call, index + 1) for index, call in enumerate(calls))
-        + "<|close|>tools<|sep|>"
-    )
-
-
-def _xtml(call: Call, index: int) -> str:
-    decoded = jsonish.strict(call.arguments)
-    values = (jsonish.as_object(decoded[0]) if decoded else None) or {}
-    inner = "".join(_xtml_argument(key, value) for key, value in values.items())
-    return f'<|open|>call tool="{call.tool}" index="{index}"<|sep|>{inner}<|close|>call<|sep|>'
-
-
-def _xtml_argument(key: str, value: Any) -> str:
-    raw = isinstance(value, str) and "<|" not in value
-    kind = "string" if raw else "json"
-    shown = value if raw else jsonish.encode(value).replace("<", "\\u003c")
-    name = key.replace("&", "&amp;").replace('"', "&quot;")
-    return f'<|open|>argument key="{name}" type="{kind}"<|sep|>{shown}<|close|>argument<|sep|>'

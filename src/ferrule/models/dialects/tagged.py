@@ -22,8 +22,8 @@ from __future__ import annotations
 import re
 
 from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools
-from .markup import M3, PREFIX, read_markup
+from .form import Ending, Form, Found, Parsed, Tools, unreadable
+from .markup import PREFIX, read_markup
 from .pythonic import LOOKS, read_pythonic
 from .shapes import read_json
 
@@ -33,14 +33,14 @@ _TOKEN_ENDS = r"<\|e(?:om|ot)_id\|>"
 
 def read_body(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
     """Whatever stands between two tags: JSON, mark-up or Python."""
-    text = body.replace(M3, "").lstrip() if M3 in body else body.lstrip()
+    text = body.lstrip()
     if text.startswith("`") and ending is not Ending.OPEN:
         body = text = _unfenced(text)
     if text.startswith("{") or re.match(r"\[\s*[{\]]", text):
         return read_json(body, ending)
     if LOOKS.match(text):
         return read_pythonic(body, ending, tools)
-    return read_markup(body, ending, tools)
+    return read_markup(body, ending, tools, padded=not opener.startswith("<seed:"))
 
 
 def _unfenced(text: str) -> str:
@@ -74,11 +74,17 @@ def _read_python_tag(opener: str, body: str, ending: Ending, tools: Tools) -> Pa
     return Parsed([Found(code, jsonish.encode({"code": text}), unmarked=unmarked)])
 
 
+_APERTUS_BEGUN = re.compile(r"\s*\[\s*\{\s*\"([\w.:/-]+)\"\s*:")
+
+
 def _read_apertus(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
     """`[{"name": {arguments}}, …]`."""
     value = jsonish.value_at(body, 0)
     if value is None:
-        return read_json(body, ending)
+        begun = _APERTUS_BEGUN.match(body)
+        if ending is Ending.CLOSED or begun is None:
+            return None
+        return Parsed([Found(begun.group(1), unreadable(body.strip()), cut=ending is Ending.OPEN)])
     found: list[Found | str] = []
     for member in jsonish.as_list(value[0]) or []:
         shape = jsonish.as_object(member)

@@ -1,0 +1,368 @@
+"""What a model writes into a call comes back letter by letter, or as an error that the model is told of.
+
+One property over the legal forms of all families (`dialect_forms`): values are made of the marks of every family, of
+whole calls, prose about marks, HTML, JSON, code, entities, white space at both ends and letters that nobody sees.
+`FERRULE_MARK_CASES` is the number of cases for each form (`make marks`: all forms, 2,500 cases each).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from dialect_forms import FORMS, LegalForm, Wanted
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ferrule.core.calls import Call
+from ferrule.core.errors import ToolFailed
+from ferrule.engine.dispatcher import parse_arguments
+from ferrule.models.dialects import Reader, Reading
+
+CASES = int(os.environ.get("FERRULE_MARK_CASES", "25"))
+MANY = settings(max_examples=CASES, suppress_health_check=list(HealthCheck), deadline=None)
+EACH_FORM = pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
+
+TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
+TOOLS: dict[str, Any] = {
+    "write_file": {
+        "type": "object",
+        "properties": {
+            "path": TEXT,
+            "content": TEXT,
+            "note": {"anyOf": [TEXT, {"type": "null"}]},
+            "count": INTEGER,
+            "all": {"type": "boolean"},
+            "ratio": {"type": "number"},
+            "lines": {"type": "array", "items": TEXT},
+            "extra": {"type": "object"},
+        },
+        "required": ["path", "content"],
+    },
+    "run": {
+        "type": "object",
+        "properties": {"command": {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}},
+    },
+    "now": {"type": "object", "properties": {}},
+}
+
+# ---- values
+
+SAMPLE: Sequence[Wanted] = (
+    ("write_file", {"path": "a.md", "content": "Hello", "count": 3}),
+    ("run", {"command": "ls"}),
+)
+WHOLE = [form.write(SAMPLE) for form in FORMS]
+_MARK = re.compile(r"</?[^<>\n]{1,60}>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|>>>\w+\n|```\w*\n?|◁/?think▷")
+REASONING = (
+    *(
+        "<think>",
+        "</think>",
+        "<seed:think>",
+        "</seed:think>",
+        "</thought>",
+        "</reasoning>",
+        "[THINK]",
+        "[/THINK]",
+    ),
+    *("◁think▷", "◁/think▷", "<|close|>think<|sep|>", "<channel|>", "<|END_THINKING|>"),
+)
+TURNS = ("<|im_end|>", "<|im_start|>user\n", "</s>", "<|eot_id|>", "<|return|>", "<|end|>", "<end_of_turn>")
+MARKS = sorted({mark for whole in WHOLE for mark in _MARK.findall(whole)} | {*REASONING, *TURNS})
+OTHERS = (
+    *("Each argument starts with `<parameter=path>` and its value.", "Close it with </parameter> and go on."),
+    *(
+        'A call is <function=f> … </function>, or `<invoke name="f">`.',
+        "see </tool_call> here",
+        "`</arg_value>`",
+    ),
+    *(
+        '<!doctype html>\n<p class="a">1 &lt; 2 &amp;&amp; x</p>',
+        "<script>if (a<b && b>c) {}</script>",
+        "<br/>",
+    ),
+    *(
+        "<a><b>x</b></a>",
+        "&lt;tool_call&gt;",
+        "&quot;",
+        "&amp;lt;",
+        "&#10;",
+        "<![CDATA[x]]>",
+        "<path>x</path>",
+    ),
+    *(
+        '{"name": "run", "arguments": {"command": "rm"}}',
+        '{"a": [1, "}"]}',
+        "[1, 2]",
+        "null",
+        "true",
+        "5",
+        '"5"',
+    ),
+    *(
+        "```python\nprint('x')\n```",
+        "~~~\nx\n~~~",
+        "`code`",
+        "run(command='ls')",
+        "[run(command='ls')]",
+        "None",
+    ),
+    *(
+        "\\n",
+        "\\",
+        "\\u003c",
+        "'",
+        '"',
+        "''",
+        "}",
+        "{",
+        "]",
+        "[",
+        "<",
+        ">",
+        "</",
+        "<|",
+        "|>",
+        "|",
+        "$x",
+        "%",
+        "#",
+    ),
+    *("\n", "\r\n", "\r", "\t", " ", "  \n", "\n\n", "\x0b", "\x0c", "\x85", "\u2028", "\xa0", "\u3000"),
+    *(
+        "\ufeff",
+        "\u200b",
+        "\u202e",
+        "\U000e0041",
+        "\x00",
+        "\x1b[31m",
+        "\x7f",
+        "é",
+        "e\u0301",
+        "ﬁ",
+        "東京",
+        "😀",
+    ),
+)
+WORDS = ("word", "two words", "x = 1", "a.md")
+LETTERS = "ab \n\t<>&/=\"'`{}[]|:é\u200b😀"
+
+
+class Draw:
+    """Values at random. One seed is one case: Hypothesis chooses the seeds, and says the one that failed."""
+
+    def __init__(self, form: LegalForm, seed: int) -> None:
+        self._form = form
+        self._own = _MARK.findall(form.write(SAMPLE)) or ["{"]
+        self._random = random.Random(seed)
+
+    def calls(self) -> list[Wanted]:
+        most = 3 if self._form.several else 1
+        return [self._call() for _ in range(self._random.randint(1, most))]
+
+    def prose(self) -> str:
+        return self._random.choice(PROSE) if self._form.prose else ""
+
+    def cuts(self, reply: str) -> list[int]:
+        return [self.place(reply) for _ in range(self._random.randint(0, 6))]
+
+    def place(self, reply: str) -> int:
+        return self._random.randint(0, len(reply))
+
+    def _call(self) -> Wanted:
+        tool = self._random.choice(["write_file", "write_file", "run", "now"])
+        if tool == "now":
+            return tool, {}
+        if tool == "run":
+            return tool, {"command": self._random.choice([self._text, self._texts])()}
+        given = {
+            "path": self._random.choice([self._text(), self._random.choice(WORDS)]),
+            "content": self._text(),
+        }
+        optional: dict[str, Callable[[], Any]] = {
+            "note": self._text,
+            "count": lambda: self._random.randint(-(2**53), 2**53),
+            "all": lambda: self._random.random() < 0.5,
+            "ratio": lambda: self._random.choice([0.5, -1e-9, 3.0, 1e300]),
+            "lines": self._texts,
+            "extra": lambda: {self._random.choice(["k", "path"]): self._value(2)},
+        }
+        for name, draw in optional.items():
+            if self._random.random() < 0.2:
+                given[name] = draw()
+        order = list(given)
+        self._random.shuffle(order)
+        return tool, {name: given[name] for name in order}
+
+    def _value(self, depth: int) -> Any:
+        kind = self._random.randrange(8 if depth else 5)
+        if kind < 3:
+            return self._text()
+        if kind < 5:
+            return self._random.choice([None, True, False, 0, -7, 2**60, 1.5])
+        if kind == 5:
+            return {self._random.choice(["k", "path"]): self._value(depth - 1)}
+        return [self._value(depth - 1) for _ in range(kind - 5)]
+
+    def _texts(self) -> list[str]:
+        return [self._text() for _ in range(self._random.randint(0, 2))]
+
+    def _text(self) -> str:
+        return "".join(self._piece() for _ in range(self._random.randint(0, 5)))
+
+    def _piece(self) -> str:
+        kind = self._random.randrange(7)
+        if kind < 2:
+            return self._random.choice(OTHERS)
+        if kind == 2:
+            return self._random.choice(MARKS)
+        if kind == 3:
+            return self._part(self._random.choice(WHOLE))
+        if kind == 4:
+            return self._part(self._form.write(SAMPLE))
+        if kind == 5:
+            # Marks of the form itself, in any order: the hardest to tell from the call around them.
+            glue = self._random.choice(["", "\n", " ", "x", "\nx\n"])
+            return glue.join(self._random.choices(self._own, k=self._random.randint(1, 6)))
+        return "".join(self._random.choices(LETTERS, k=self._random.randint(0, 8))) + self._random.choice(
+            WORDS
+        )
+
+    def _part(self, whole: str) -> str:
+        """A whole answer or a part of it: what could be taken for the rest of a call."""
+        start, stop = self.place(whole), self.place(whole)
+        return self._random.choice([whole, whole[:stop], whole[start:], whole[start:stop]])
+
+
+PROSE = ("", "I'll look.", "Two lines.\n\nOf prose: a < b.", "A list:\n- one\n- two")
+SEEDS = st.integers(0, 2**32)
+
+
+# ---- reading
+
+
+def read(reply: str, cuts: Sequence[int] = (), *, cut: bool = False, **options: Any) -> tuple[Reading, str]:
+    """The reading of a reply that arrives in pieces, and what was shown while it arrived."""
+    reader = Reader(tools=TOOLS, **options)
+    bounds = [0, *sorted(min(at, len(reply)) for at in cuts), len(reply)]
+    given_out = "".join(reader.feed(reply[a:b]) for a, b in itertools.pairwise(bounds))
+    return reader.finish(cut=cut), given_out
+
+
+def meant(call: Call) -> Wanted | None:
+    """What the dispatcher takes a call for; None if it answers with an error that the model is told of."""
+    try:
+        return call.tool, parse_arguments(call.arguments)[0]
+    except ToolFailed:
+        return None
+
+
+def strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner: list[Any] = []
+    if isinstance(value, Mapping):
+        inner = [*value, *value.values()]
+    elif isinstance(value, list):
+        inner = value
+    return [text for one in inner for text in strings(one)]
+
+
+def has_marks(form: LegalForm, calls: Sequence[Wanted]) -> bool:
+    """Whether a value holds what could be a mark of the form itself."""
+    return bool(form.marks) and any(
+        re.search(form.marks, text) for _, given in calls for text in strings(given)
+    )
+
+
+def is_ambiguous(form: LegalForm, calls: Sequence[Wanted]) -> bool:
+    """Whether a form that writes text as it is has no way to say whether a value is text or something else."""
+    if not form.marks or "string" in form.name or form.name in TYPED:
+        return False
+    return any(
+        tool == "run" or (isinstance(given.get("note"), str) and given["note"].strip() == "null")
+        for tool, given in calls
+    )
+
+
+TYPED = ("deepseek v3.2", "deepseek v4", "kimi k3", "gemma 4", "functiongemma")
+"""Forms whose marks say of each value whether it is text."""
+_SPACE = re.compile(r"\s+")
+_FRAME = re.compile(
+    r"\s+|</?(?:[a-z]+:|｜DSML｜)?(?:tool_calls?|function_calls)(?::\w+)?>|\]<\]minimax\[>\[(?=</?tool_call>)"
+)
+
+
+def is_letter_by_letter(form: LegalForm, reply: str, calls: Sequence[Wanted]) -> bool:
+    """Whether a reply is exactly what the family writes for other calls, in whose values there is no mark.
+
+    Then nothing in it says that the model meant anything else: a value ends where these marks say it does.
+    """
+    if has_marks(form, calls):
+        return False
+    return _FRAME.sub("", form.write(calls)) == _FRAME.sub("", reply)
+
+
+def complaint(form: LegalForm, wanted: Sequence[Wanted], prose: str, reply: str, reading: Reading) -> str:
+    got = [meant(call) for call in reading.calls]
+    if got == [(tool, dict(given)) for tool, given in wanted]:
+        kept = (reading.text, reading.reasoning) == (prose, "")
+        return "" if kept else f"the text is {reading.text!r}, the reasoning {reading.reasoning!r}"
+    if not has_marks(form, wanted) and not is_ambiguous(form, wanted):
+        return f"read as {got}"
+    if None not in got:
+        plain = [one for one in got if one is not None]
+        same = has_marks(form, wanted) and is_letter_by_letter(form, reply[len(prose) :], plain)
+        return "" if same else f"changed without a word: {got}"
+    left = [(tool, dict(given)) for tool, given in wanted]
+    for one in got:
+        if one is not None and one not in left:
+            return f"an error, and a call that nobody wrote: {got}"
+    return ""
+
+
+@pytest.mark.proves("dialects.values-unchanged", "dialects.cut-anywhere")
+@EACH_FORM
+@MANY
+@given(seed=SEEDS)
+def test_a_value_comes_back_as_it_was_written_or_as_an_error(form: LegalForm, seed: int) -> None:
+    draw = Draw(form, seed)
+    wanted, prose = draw.calls(), draw.prose()
+    reply = f"{prose}\n\n{form.write(wanted)}" if prose else form.write(wanted)
+    reading, _ = read(reply)
+    assert complaint(form, wanted, prose, reply, reading) == "", reply
+    for cuts in (draw.cuts(reply), range(min(len(reply), 200))):
+        streamed, given_out = read(reply, cuts)
+        assert streamed == reading, list(cuts)
+        assert reading.text.startswith(given_out)
+
+
+@pytest.mark.proves("dialects.cut-call-stays-broken")
+@EACH_FORM
+@MANY
+@given(seed=SEEDS)
+def test_an_answer_that_was_cut_makes_no_call_that_was_not_written(form: LegalForm, seed: int) -> None:
+    draw = Draw(form, seed)
+    wanted = draw.calls()
+    reply = form.write(wanted)
+    begun = reply[: draw.place(reply)]
+    reading, _ = read(begun, draw.cuts(begun), cut=True)
+    assert inventions(form, wanted, begun, reading) == [], begun
+
+
+def inventions(form: LegalForm, wanted: Sequence[Wanted], begun: str, reading: Reading) -> list[Wanted]:
+    """Calls that would be made though nobody wrote them."""
+    known = [(tool, dict(given)) for tool, given in wanted]
+    made = [one for one in map(meant, reading.calls) if one is not None]
+    if has_marks(form, wanted) and not has_marks(form, made):
+        # Letter by letter the beginning of an answer that makes these calls, and then another one.
+        plain = _SPACE.sub("", form.write([*made, ("@", {})]).partition("@")[0])
+        compared = _SPACE.sub("", begun)
+        if compared.startswith(plain) or plain.startswith(compared) or is_letter_by_letter(form, begun, made):
+            return []
+    return [one for one in made if one not in known]
