@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle marks
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -79,6 +79,9 @@ streams: $(READY) ## every model client: thousands of legal answers, cut anywher
 
 attacks: $(READY) ## every row of every table of attacks
 	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git_tools
+
+marks: $(READY) ## calls in the legal form of every model family, with marks of all of them in their values: 1,000 cases of each form
+	FERRULE_MARK_CASES=1000 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/models/test_dialect_values.py
 
 crash: $(READY) ## kill -9 at every write of the journal and between 600 pairs of system calls
 	FERRULE_KILL_POINTS=600 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/engine/test_crash.py tests/engine/test_kill_points.py

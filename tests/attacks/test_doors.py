@@ -331,9 +331,13 @@ def carries(call: Call, attack: Attack) -> bool:
     """Whether a call is the attack, however it was written."""
     if call.tool != attack.tool.name:
         return False
-    arguments = json.loads(call.arguments)
-    if isinstance(arguments.get("command"), str):
-        arguments["command"] = shlex.split(arguments["command"])
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        return False  # refused as it stands: the model is told
+    command = arguments.get("command")
+    if isinstance(command, str) and command != attack.arguments.get("command"):
+        arguments["command"] = shlex.split(command)
     named = [name for name in attack.arguments if name in attack.tool.touches or name == "args"]
     return all(arguments.get(name) == attack.arguments[name] for name in named)
 
@@ -535,16 +539,22 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
         door.watcher.session,
     )
     world.unharmed()
+    tried = 0
     for row in COMMANDS:
         if row.stage == "text" and isinstance(row.command, str):
-            await door.make(
-                Attack(row, tool, {"command": shlex.split("x")}, ""), says(f"`/run {row.command}`")
-            )
+            if not set(row.command) & {"`", "\n"} and row.command == row.command.strip():
+                # It becomes this very call, and that call is refused: a reader that finds none would prove nothing.
+                tried += 1
+                await door.make(
+                    Attack(row, tool, {"command": row.command}, "refused"), says(f"`/run {row.command}`")
+                )
+                assert door.made == tried, row.id
             await SLASH["run"].carry_out(chat, row.command)
             shown = capsys.readouterr()
             door.watcher.harm += world.unharmed(shown.out, shown.err)
             records = door.watcher.records()
             assert not any(isinstance(record.event, CallStarted) for record in records), row.id
+    assert tried >= 30
     await door.watcher.conclude()
 
 

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 Wanted = tuple[str, Mapping[str, Any]]
 """A tool and its arguments."""
@@ -172,9 +172,10 @@ def gemma(quote: str) -> Callable[[Any], str]:
         if isinstance(value, str):
             return quote + value + quote
         if isinstance(value, dict):
-            return "{" + ",".join(f"{key}:{render(inner)}" for key, inner in sorted(value.items())) + "}"
+            members = cast("dict[str, Any]", value)
+            return "{" + ",".join(f"{key}:{render(inner)}" for key, inner in sorted(members.items())) + "}"
         if isinstance(value, list):
-            return "[" + ",".join(map(render, value)) + "]"
+            return "[" + ",".join(map(render, cast("list[Any]", value))) + "]"
         return json.dumps(value)
 
     return render

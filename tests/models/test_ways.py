@@ -7,14 +7,17 @@ import json
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.calls import Call, compact
-from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.errors import ConfigError, ProviderError, ToolFailed
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.engine.dispatcher import parse_arguments
+from ferrule.host.shipped import shipped
 from ferrule.models.dialects import for_model
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.models.ways.commands import Commands, open_commands
@@ -212,54 +215,137 @@ def test_without_tools_nothing_in_the_reply_is_a_call(open_way: Any) -> None:
 # ---- commands
 
 READ = ("read_file", {"path": "notes.txt"})
+REFUSED_CALL = "the dispatcher refuses it"
+"""Stands for arguments that cannot be read: the model is told so."""
+
+SHIPPED = tuple(
+    ToolSpec(tool.full_name, tool.full_name, tool.description, tool.schema_json()) for tool in shipped()
+)
+NOTES = spec("notes::add", ["text"], wire_name="notes__add")
+
+WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
+    ("I'll look: `/read notes.txt`", [READ]),
+    ("`/read_file notes.txt`", [READ]),
+    ('`/read "my notes.txt" line_start=5`', [("read_file", {"path": "my notes.txt", "line_start": 5})]),
+    ('`/read {"path": "notes.txt"}`', [READ]),
+    ("`/read notes.txt 1 20`", [("read_file", REFUSED_CALL)]),
+    ("`/read notes.txt line_start=one`", [("read_file", REFUSED_CALL)]),
+    ("`/tail log.txt line_count=3`", [("read_file_tail", {"path": "log.txt", "line_count": 3})]),
+    ("`/list src`", [("list_files", {"path": "src"})]),
+    ("`/files`", [("list_files", {})]),
+    ("`/files show_hidden=true`", [("list_files", {"show_hidden": True})]),
+    ("`/tree src`", [("file_tree", {"path": "src"})]),
+    ("`/outline a.py`", [("file_outline", {"path": "a.py"})]),
+    ("`/mkdir docs`", [("create_dir", {"path": "docs"})]),
+    ("`/move a.txt b.txt`", [("move_path", {"source": "a.txt", "target": "b.txt"})]),
+    ('`/move "a b.txt" c.txt`', [("move_path", {"source": "a b.txt", "target": "c.txt"})]),
+    ("`/move a b.txt c.txt`", [("move_path", REFUSED_CALL)]),
+    ("`/delete old`", [("delete_path", {"path": "old"})]),
+    (
+        '`/edit a.txt "old words" "new words"`',
+        [("edit_file", {"path": "a.txt", "old_string": "old words", "new_string": "new words"})],
+    ),
+    ("`/edit a.txt old new`", [("edit_file", {"path": "a.txt", "old_string": "old", "new_string": "new"})]),
+    ("`/edit a.txt two old new words`", [("edit_file", REFUSED_CALL)]),
+    ("`/edit a.txt`", [("edit_file", REFUSED_CALL)]),
+    (
+        "`/replace a.py 3 5 x = 1`",
+        [("replace_lines", {"path": "a.py", "line_start": 3, "line_end": 5, "new_content": "x = 1"})],
+    ),
+    ("`/replace a.py three 5 x`", [("replace_lines", REFUSED_CALL)]),
+    (
+        "`/insert a.py 3 import os`",
+        [("insert_lines", {"path": "a.py", "line_start": 3, "new_content": "import os"})],
+    ),
+    ("`/search def main`", [("search_files", {"pattern": "def main"})]),
+    ("`/search def main path=src`", [("search_files", {"pattern": "def main", "path": "src"})]),
+    ('`/search "TODO"`', [("search_files", {"pattern": "TODO"})]),
+    ("`/run ls -la`", [("run_command", {"command": "ls -la"})]),
+    ("`/run pytest -k 'a=b' -q`", [("run_command", {"command": "pytest -k 'a=b' -q"})]),
+    ("`/run FOO=1 make`", [("run_command", {"command": "FOO=1 make"})]),
+    ("`/run make timeout=5`", [("run_command", {"command": "make", "timeout": 5})]),
+    ("`/run make shell=perhaps`", [("run_command", REFUSED_CALL)]),
+    ('`/run {"command": ["ls", "-la"]}`', [("run_command", {"command": ["ls", "-la"]})]),
+    ("`/run grep -rn 'x y' . | head`", [("run_command", {"command": "grep -rn 'x y' . | head"})]),
+    ("`/git status`", [("git_command", {"subcommand": "status"})]),
+    ("`/git log --oneline`", [("git_command", {"subcommand": "log", "args": ["--oneline"]})]),
+    ("`/git log --oneline -3`", [("git_command", {"subcommand": "log", "args": ["--oneline", "-3"]})]),
+    ("`/git diff -- 'a b.txt'`", [("git_command", {"subcommand": "diff", "args": ["--", "a b.txt"]})]),
+    ("`/git diff 'a`", [("git_command", REFUSED_CALL)]),
+    ("`/add write the tests`", [("add_task", {"content": "write the tests"})]),
+    ("`/tasks`", [("list_tasks", {})]),
+    ("`/update 3 completed`", [("update_task", {"task_id": "3", "status": "completed"})]),
+    ("`/time`", [("get_current_time", {})]),
+    ("`/time Europe/Oslo`", [("get_current_time", {"timezone": "Europe/Oslo"})]),
+    ("`/pwd`", [("get_working_directory", {})]),
+    ("`/pwd now`", [("get_working_directory", REFUSED_CALL)]),
+    ("`/write_file a.txt hello there`", [("write_file", {"path": "a.txt", "content": "hello there"})]),
+    ("`/read notes.txt` and `/list src`", [READ, ("list_files", {"path": "src"})]),
+    ("```\n/read notes.txt\n```", [READ]),
+    ("`/notes__add remember the milk`", [("notes::add", {"text": "remember the milk"})]),
+    ("```path=a/b.txt\nhello\n```", [("write_file", {"path": "a/b.txt", "content": "hello\n"})]),
+    ("```path=a.txt\r\nhello\r\n```", [("write_file", {"path": "a.txt", "content": "hello\r\n"})]),
+    ("```python notes.py\nx = 1\n```", [("write_file", {"path": "notes.py", "content": "x = 1\n"})]),
+    ("```python:src/a.py\nx = 1\n```", [("write_file", {"path": "src/a.py", "content": "x = 1\n"})]),
+    ("```path=Makefile\nall:\n```", [("write_file", {"path": "Makefile", "content": "all:\n"})]),
+    ("```path=a.md\n# A\n```sh\nls\n```\nmore\n```", [("write_file", REFUSED_CALL)]),
+    (
+        "````path=a.md\n```sh\nls `/read notes.txt`\n```\n````",
+        [("write_file", {"path": "a.md", "content": "```sh\nls `/read notes.txt`\n```\n"})],
+    ),
+    ("Use /read notes.txt if you like.", []),
+    ("`/read`", []),
+    ("`/unknown x` or `/etc/passwd`", []),
+    ("```python\nprint('/read x')\n```", []),
+    ("```sh\ncat a.txt\n```", []),
+    ("``/read notes.txt``", []),
+]
+
+
+def judged(answer: ModelAnswered) -> list[tuple[str, Any]]:
+    """The calls of an answer as the dispatcher takes them."""
+    found: list[tuple[str, Any]] = []
+    for call in answer.calls:
+        try:
+            found.append((call.tool, parse_arguments(call.arguments)[0]))
+        except ToolFailed:
+            found.append((call.tool, REFUSED_CALL))
+    return found
 
 
 @pytest.mark.proves("ways.commands")
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("I'll look: `/read notes.txt`", [READ]),
-        ("`/read_file notes.txt`", [READ]),
-        ('`/read "my notes.txt" limit=5`', [("read_file", {"path": "my notes.txt", "limit": 5})]),
-        ("`/list src`", [("list_files", {"path": "src"})]),
-        ("`/files`", [("list_files", {})]),
-        ("`/search def main path=src`", [("search_files", {"pattern": "def main", "path": "src"})]),
-        ("`/run pytest -k 'a=b' -q`", [("run_command", {"command": "pytest -k 'a=b' -q"})]),
-        ("`/run FOO=1 make`", [("run_command", {"command": "FOO=1 make"})]),
-        ("`/run make timeout=5`", [("run_command", {"command": "make", "timeout": 5})]),
-        ("`/git log args=--oneline`", [("git_command", {"subcommand": "log", "args": "--oneline"})]),
-        ("`/read notes.txt` and `/list src`", [READ, ("list_files", {"path": "src"})]),
-        ("```\n/read notes.txt\n```", [READ]),
-        ("`/add remember the milk`", [("notes::add", {"text": "remember the milk"})]),
-        ("```path=a/b.txt\nhello\n```", [("write_file", {"path": "a/b.txt", "content": "hello\n"})]),
-        ("```python notes.py\nx = 1\n```", [("write_file", {"path": "notes.py", "content": "x = 1\n"})]),
-        ("```python:src/a.py\nx = 1\n```", [("write_file", {"path": "src/a.py", "content": "x = 1\n"})]),
-        ("```path=Makefile\nall:\n```", [("write_file", {"path": "Makefile", "content": "all:\n"})]),
-        (
-            "````path=a.md\n```sh\nls `/read notes.txt`\n```\n````",
-            [("write_file", {"path": "a.md", "content": "```sh\nls `/read notes.txt`\n```\n"})],
-        ),
-        ("Use /read notes.txt if you like.", []),
-        ("`/read`", []),
-        ("`/unknown x` or `/etc/passwd`", []),
-        ("```python\nprint('/read x')\n```", []),
-        ("```sh\ncat a.txt\n```", []),
-        ("``/read notes.txt``", []),
-    ],
-)
+@pytest.mark.parametrize(("reply", "expected"), WRITTEN)
 def test_commands_in_a_reply(reply: str, expected: list[tuple[str, Any]]) -> None:
+    """With the tools that ship, whose schemas nobody made for this test."""
     wire = Scripted([says(reply)])
-    answer = run(open_commands(wire, "", SPECS, ModelOptions()).ask(ASK))
-    assert made(answer) == expected
+    answer = run(open_commands(wire, "", [*SHIPPED, NOTES], ModelOptions()).ask(ASK))
+    assert judged(answer) == expected
     assert (answer.text, answer.way) == (reply, "commands")
+
+
+@pytest.mark.proves("ways.commands")
+def test_every_tool_that_ships_has_a_command_that_makes_a_valid_call_of_it() -> None:
+    by_name = {tool.full_name: tool for tool in shipped()}
+    called: set[str] = set()
+    for _, calls_made in WRITTEN:
+        for tool, arguments in calls_made:
+            if arguments is not REFUSED_CALL and tool in by_name:
+                schema = jsonschema_rs.validator_for(json.loads(by_name[tool].schema_json()))
+                assert [error.message for error in schema.iter_errors(arguments)] == [], tool
+                called.add(tool)
+    assert called == by_name.keys()
 
 
 @pytest.mark.proves("ways.commands")
 def test_commands_are_explained_and_the_wire_gets_no_tools() -> None:
     wire = Scripted([])
-    open_commands(wire, "Be brief.", SPECS, ModelOptions())
+    open_commands(wire, "Be brief.", SHIPPED, ModelOptions())
     assert wire.opened[0].tools == ()
-    for usage in ("`/read <path> [limit=…]`", "`/run <command> [timeout=…]`", "`/files [path]`"):
+    for usage in (
+        "`/read <path> [line_start=…] [line_end=…]`",
+        "`/run <command> [timeout=…]",
+        "`/git <subcommand> [args …]`",
+    ):
         assert usage in wire.opened[0].system
     assert "```path=notes.txt" in wire.opened[0].system
 

@@ -117,10 +117,15 @@ class Tools:
         """The types that a parameter's schema admits; every type if it does not say; None if the tool is not known."""
         if tool not in self._schemas:
             return None
-        return frozenset(_kinds(self.parameters(tool).get(parameter)))
+        return kinds_of(self.parameters(tool).get(parameter))
 
 
 _EVERY_KIND = ("string", "integer", "number", "boolean", "null", "array", "object")
+
+
+def kinds_of(schema: Any) -> frozenset[str]:
+    """The types that a schema admits; every type if it does not say."""
+    return frozenset(_kinds(schema))
 
 
 def _kinds(schema: Any, depth: int = 0) -> set[str]:

@@ -451,7 +451,7 @@ def _value(raw: str, tool: str, parameter: str, said: bool | None, tools: Tools)
     if said is True:
         return raw
     kinds = None if said is False else tools.kinds(tool, parameter)
-    if kinds == {"string"}:
+    if kinds == frozenset(("string",)):
         return raw
     decoded = jsonish.strict(raw)
     if decoded is not None and raw[decoded[1] :].strip():
