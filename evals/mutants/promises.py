@@ -1,0 +1,49 @@
+"""The promises, the files with the tests that prove each, and a pytest plug-in that runs only those tests."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def read_proofs(tests: Path) -> dict[str, list[str]]:
+    """Return, for each promise that a test claims, the files that hold its tests, from the root of the repository."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(tests.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if ".proves" not in text:
+            continue
+        for name in _read_marks(ast.parse(text)):
+            found.setdefault(name, set()).add(path.relative_to(tests.parent).as_posix())
+    return {name: sorted(files) for name, files in sorted(found.items())}
+
+
+def _read_marks(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.proves"):
+            for argument in node.args:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield argument.value
+
+
+class OnlyProofs:
+    """A pytest plug-in: runs the tests that prove a promise, and counts those that passed."""
+
+    def __init__(self, promise: str) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+        self._promise = promise
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [
+            item for item in items if any(self._promise in mark.args for mark in item.iter_markers("proves"))
+        ]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self.passed += 1

@@ -1,0 +1,183 @@
+"""Breaking code on purpose: what is broken is still a program, and a proof that proves nothing is told from one that does."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mutants.operators import Breakage, find_body_lines, find_breakages, find_uses
+from mutants.promises import read_proofs
+from mutants.sample import Sample
+from mutants.worker import Worker
+
+PACKAGE = Path(__file__).parents[2] / "src" / "ferrule"
+
+EXAMPLE = '''
+"""A module."""
+from __future__ import annotations
+
+LIMIT: int = 10
+NAMES = ("a", "b")
+__all__ = ["LIMIT"]
+
+
+def count(words: list[str], most: int = LIMIT) -> int:
+    """Count."""
+    seen = {"total": 0}
+    for word in words:
+        if word in NAMES and len(word) < most:
+            seen["total"] += 1
+            print(word)
+    if not words:
+        raise ValueError("there is nothing to count")
+    return seen["total"]
+
+
+async def each(words):
+    note(1)
+    for word in words:
+        yield word
+'''
+
+
+def test_each_kind_of_breakage_is_found_where_it_stands() -> None:
+    found = [f"{one.line} {one.operator}: {one.shown}" for one in find_breakages(EXAMPLE.encode())]
+    assert found == [
+        "5 change number: 10 -> 11",
+        "6 drop element: ('a', 'b') -> ('a',)".replace("'", '"').replace('("a",)', "('a',)"),
+        '6 drop element: ("a", "b") -> (\'b\',)',
+        '12 return early: return before seen = {"total": 0}',
+        "12 change text: \"total\" -> 'total~'",
+        "12 change number: 0 -> 1",
+        "14 negate condition: word in NAMES and len(word) < most -> (not (word in NAMES and len(word) < most))",
+        "14 swap and/or: word in NAMES and len(word) < most -> (word in NAMES or len(word) < most)",
+        "14 swap comparison: word in NAMES -> (word not in NAMES)",
+        "14 swap comparison: len(word) < most -> (len(word) >= most)",
+        "15 change text: \"total\" -> 'total~'",
+        "15 change number: 1 -> 2",
+        "16 drop call: print(word) -> pass",
+        "17 negate condition: not words -> (not not words)",
+        '18 drop raise: raise ValueError("there is nothing to count") -> pass',
+        '19 return None: return seen["total"] -> return',
+        "19 change text: \"total\" -> 'total~'",
+        "23 drop call: note(1) -> pass",
+        "23 return early: return before note(1)",
+        "23 change number: 1 -> 2",
+    ]
+    assert find_uses(EXAMPLE.encode())["NAMES"] == {14}, "a constant is broken on the lines that read it"
+    assert {12, 19, 23} <= find_body_lines(EXAMPLE.encode()) and 5 not in find_body_lines(EXAMPLE.encode())
+
+
+def test_what_is_broken_is_another_program() -> None:
+    chance = random.Random(0)
+    for path in chance.sample(sorted(PACKAGE.rglob("*.py")), 12):
+        source = path.read_bytes()
+        breakages = find_breakages(source)
+        for one in chance.sample(breakages, min(5, len(breakages))):
+            broken = one.apply(source)
+            assert broken != source
+            compile(broken, str(path), "exec")
+
+
+def test_a_draw_is_the_same_for_a_seed_and_keeps_to_what_few_promises_execute(tmp_path: Path) -> None:
+    (tmp_path / "act.py").write_text("def act():\n    first(1)\n    second(2)\n    third(3)\n")
+    executed = {f"p{number}": {"act.py": [2, 3]} for number in range(9)} | {"own": {"act.py": [2, 3, 4]}}
+    draws = [Sample(tmp_path, executed, seed=7).draw("own", 3) for _ in range(2)]
+    assert draws[0] == draws[1]
+    assert {trial.breakage.line for trial in draws[0]} == {4}, "the other lines are everybody's"
+    assert Sample(tmp_path, executed, seed=7).draw("p1") == []
+
+
+TOY = {
+    "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\nmarkers = ["proves(*ids): promises"]\n',
+    "src/toy/__init__.py": "LIMIT = 3\n\ndef cut(words):\n    return words[:LIMIT]\n",
+    "tests/test_toy.py": """
+import os, signal, subprocess, sys
+from pathlib import Path
+import pytest
+from toy import cut
+
+@pytest.mark.proves("toy.strong")
+def test_three():
+    assert cut([1, 2, 3, 4]) == [1, 2, 3]
+
+@pytest.mark.proves("toy.child")
+def test_three_in_a_process_without_our_environment():
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from toy import cut; print(len(cut('abcdef')))"
+    source = Path(__file__).parents[1] / "src"
+    ran = subprocess.run([sys.executable, "-c", program, source], env={}, capture_output=True, check=True)
+    assert ran.stdout == b"3\\n"
+
+@pytest.mark.proves("toy.weak")
+def test_something():
+    assert cut([1, 2, 3, 4])
+
+@pytest.mark.proves("toy.slow")
+def test_that_waits():
+    signal.pause()
+
+@pytest.mark.proves("toy.harmful")
+def test_that_writes_and_kills():
+    with pytest.raises(OSError):
+        (Path.home() / "ferrule-was-here").write_text("x")
+    (Path(__file__).parent / "written").write_text("x")
+    os.kill(-1, signal.SIGTERM)
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("toy")
+    for name, text in TOY.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture(scope="module")
+def worker(toy: Path) -> Iterator[Worker]:
+    possible = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
+    try:
+        subprocess.run(possible, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no namespaces can be made here")
+    worker = Worker(toy, "src/toy")
+    yield worker
+    worker.close()
+
+
+def test_a_proof_that_proves_is_told_from_one_that_does_not(toy: Path, worker: Worker) -> None:
+    path = toy / "src/toy/__init__.py"
+    source = path.read_bytes()
+    (limit,) = [one for one in find_breakages(source) if one.name == "LIMIT"]
+    proofs = read_proofs(toy / "tests")
+
+    def outcome(promise: str, breakage: Breakage | None, seconds: float = 20) -> str:
+        task = {"promise": promise, "files": proofs[promise], "seconds": seconds}
+        if breakage is not None:
+            task |= {"module": "src/toy/__init__.py", "source": breakage.apply(source).decode()}
+        return worker.put(**task)["outcome"]
+
+    assert [outcome(name, None) for name in ("toy.strong", "toy.weak", "toy.child")] == ["passed"] * 3
+    assert outcome("toy.strong", limit) == "failed"
+    assert outcome("toy.child", limit) == "failed", "processes without our environment see the breakage"
+    assert outcome("toy.weak", limit) == "passed"
+    assert outcome("toy.strong", None) == "passed", "it is whole again"
+    assert outcome("toy.slow", None, 0.5) == "timeout"
+    assert path.read_bytes() == source
+
+
+def test_tests_of_broken_code_harm_nothing_outside(toy: Path, worker: Worker) -> None:
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        worker.put(promise="toy.harmful", files=["tests/test_toy.py"], seconds=20)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+    assert not (Path.home() / "ferrule-was-here").exists()
+    assert not (toy / "tests/written").exists()
