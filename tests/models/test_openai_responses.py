@@ -20,8 +20,10 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from ferrule.engine.agent import Agent
 from ferrule.models.hosted import APPROVAL
 from ferrule.models.openai_responses import OpenAIResponses, ResponsesExchange
+from ferrule.models.scripted import Scripted, says
 from ferrule.models.transport import Transport
 from ferrule.models.wire import ModelOptions, ToolSpec, Wire
+from ferrule.store.journal import SqliteJournal
 from ferrule.store.story import Story, Told
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
@@ -178,7 +180,6 @@ class Conversation:
         sink: Listener | None = None,
         allow: bool = True,
         schema: Mapping[str, Any] | None = None,
-        compact: bool = False,
     ) -> list[ModelAnswered]:
         """The answers to these histories, one after another in one exchange."""
 
@@ -190,8 +191,6 @@ class Conversation:
                 )
                 exchange = wire.open(system, tools, options or ModelOptions())
                 try:
-                    if compact:
-                        return [await exchange.compact(history) for history in histories]
                     return [
                         await exchange.ask(h, tools=allow, sink=sink, schema=schema)
                         for h in histories or (HELLO,)
@@ -361,34 +360,55 @@ def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes
 
 
 @pytest.mark.proves("responses.compact")
-def test_a_compacted_history_stands_for_everything_before_it_on_this_wire() -> None:
-    window = [
-        {"type": "message", "role": "user", "content": "old"},
-        {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAA="},
-    ]
-    folded = Reply(
-        json={
-            "object": "response.compaction",
-            "output": window,
-            "usage": {"input_tokens": 900, "output_tokens": 50},
-        }
-    )
-    history: list[Message] = [*HELLO, AssistantMessage("3")]
-    talk = Conversation(folded, whole(message("4")))
-    answer = talk.ask(history, compact=True)[0]
-    assert (talk.targets[0], answer.text, answer.usage) == ("/v1/responses/compact", "", Usage(900, 50))
-    assert (talk.sent[0]["instructions"], len(talk.sent[0]["input"])) == ("Be brief.", 2)
-    talk.ask([*history, said(answer), UserMessage("And 2+2?")])
-    assert talk.sent[1]["input"] == [*window, {"role": "user", "content": "And 2+2?"}]
+def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(tmp_path: Path) -> None:
+    folded = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAA="}
+    four = message("4", "msg_2")
+    replies = [whole(message("3")), whole(folded, four), whole(message("5"))]
+    sent: list[Request] = []
 
+    def answer(request: Request) -> Reply:
+        sent.append(request)
+        return replies.pop(0)
 
-def test_a_server_that_cannot_compact_says_so() -> None:
-    with pytest.raises(ProviderError) as raised:
-        Conversation(Reply(404, json={"error": {"message": "no route"}})).ask(HELLO, compact=True)
-    assert raised.value.code == "http_404"
-    with pytest.raises(ProviderError) as raised:
-        Conversation(Reply(json={"output": "?"})).ask(HELLO, compact=True)
-    assert raised.value.code == "not_understood"
+    keeping = {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}
+    path = tmp_path / "j.db"
+
+    async def story() -> list[Message]:
+        async with asyncio.timeout(20), HttpDouble(answer) as server:
+
+            def agent() -> Agent:
+                wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
+                return Agent(wire, options=ModelOptions(extra=keeping), journal=SqliteJournal(path))
+
+            first = agent()
+            session = first.session()
+            await session.run("1+2?")
+            await session.run("2+2?")
+            await session.close()
+            await first.wire.close()
+            first.journal.close()
+            # Another process goes on from the journal, on this wire and on another one.
+            second = agent()
+            resumed = second.resume(session.id)
+            await resumed.run("2+3?")
+            await resumed.close()
+            await second.wire.close()
+            second.journal.close()
+            journal = SqliteJournal(path)
+            other = Scripted([says("6")])
+            await Agent(other, journal=journal).resume(session.id).run("3+3?")
+            journal.close()
+            return list(other.histories[-1])
+
+    elsewhere = asyncio.run(story())
+    bodies = [request.json() for request in sent]
+    assert [body["context_management"] for body in bodies] == [keeping["context_management"]] * 3
+    asked = [{"role": "user", "content": text} for text in ("1+2?", "2+2?", "2+3?")]
+    assert bodies[1]["input"] == [asked[0], message("3"), asked[1]]
+    assert bodies[2]["input"] == [folded, four, asked[2]], "nothing before it is sent again"
+    assert compact(folded).encode() in sent[2].body
+    told = [one.text for one in elsewhere if isinstance(one, (UserMessage, AssistantMessage))]
+    assert told[:7] == ["1+2?", "3", "2+2?", "4", "2+3?", "5", "3+3?"], "the journal keeps all of it"
 
 
 def test_several_messages_and_thoughts_are_paragraphs() -> None:

@@ -8,8 +8,8 @@ Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) an
 * Deferred tools are searched by the provider (`tool_search`, a tool of its own that stands first); those of one namespace go
   together, as it shows the model the namespace alone.
 * Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call (`hosted`).
-* `compact` has the provider fold a history into items that only it can read. They come as an answer without words;
-  in a history they stand for everything before them, on this wire alone: the journal keeps all of it.
+* A provider that compacts a history by itself (`context_management` in `ModelOptions.extra`) answers with an item that only
+  it can read. On this wire it stands for everything before it, which is not sent again; the journal keeps all of it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from json.encoder import encode_basestring as quote
 from typing import Any
 
 from ferrule.core.calls import Call, compact
-from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 from .detection import searches
-from .exact import elements, members, seal, unseal, utf8
+from .exact import elements, members, unseal, utf8
 from .failures import refusal
 from .folding import Answer, without_calls
 from .hosted import APPROVAL, tools_json
@@ -37,12 +36,11 @@ from .outbound import (
     described,
     dumps,
     fitting,
-    json_object,
     message_weight,
     truncation,
     weight,
 )
-from .responses_fold import Output, StreamFold, fold_whole, parse_usage
+from .responses_fold import Output, StreamFold, fold_whole
 from .sse import Events
 from .streaming import fold_stream
 from .strict_schema import Strict, compile_strict
@@ -51,9 +49,6 @@ from .wire import Capabilities, ModelOptions, Sink, ToolSpec
 
 _GROUP = 200
 """Characters of a namespace's description that names its tools."""
-
-_COMPACTED = " compacted"
-"""Behind the model's name in the seal of a compacted history."""
 
 
 class OpenAIResponses(OpenAIChat):
@@ -192,33 +187,6 @@ class ResponsesExchange:
         answered = replace(answered, calls=tuple(self._offer.restored(call) for call in answered.calls))
         return output.sealed(wire.model, answered, "")
 
-    async def compact(self, history: Sequence[Message]) -> ModelAnswered:
-        """The history folded by the provider (`POST /responses/compact`), as an answer without words.
-
-        An `AssistantMessage` with its `raw`, put behind the history, stands for all of it from then on. Raises
-        ProviderError, also where the server cannot do this.
-        """
-        self._inputs.extend(history)
-        begin = dumps(self._begin)[:-1]
-        body = b"".join((begin, b',"input":[', self._inputs.json, b"]}"))
-        wire = self._wire
-        answer = await wire.transport.retrying(
-            lambda: wire.transport.post(f"{self._url}/compact", body, wire.headers, timeout=self._timeout),
-            self._notice(None),
-        )
-        if answer.status != 200:
-            raise refusal(wire.model, answer.status, answer.headers, answer.body, tools=False)
-        text = answer.body.decode("utf-8", "replace")
-        try:
-            output = members(text)["output"]
-            elements(output)
-        except (ValueError, KeyError) as problem:
-            detail = f"{wire.model} sent no compacted history: {text[:200]}"
-            raise ProviderError(detail, code="not_understood", retryable=False) from problem
-        usage: Any = json_object(text).get("usage")
-        spent = parse_usage(usage) if isinstance(usage, dict) else ModelAnswered().usage  # pyright: ignore[reportUnknownArgumentType]  JSON
-        return ModelAnswered("", usage=spent, raw=seal(wire.model + _COMPACTED, (), output))
-
     def _body(self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool) -> bytes:
         parts: list[bytes | bytearray] = [self._head, self._offer.field]
         if self._offer.field and not tools:
@@ -265,10 +233,7 @@ class ResponsesExchange:
             return f'{{"role":"user","content":{quote(message.text)}}}', False
         if isinstance(message, ToolMessage):
             return self._result(message), False
-        compacted = unseal(message.raw, self._wire.model + _COMPACTED, ())
-        if compacted is not None:
-            return compacted["content"].strip()[1:-1], True
-        return self._assistant(message), False
+        return self._assistant(message)
 
     def _result(self, message: ToolMessage) -> str:
         id = quote(message.call_id)
@@ -278,12 +243,13 @@ class ResponsesExchange:
         yes = "true" if message.success else f'false,"reason":{quote(message.text)}'
         return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{yes}}}'
 
-    def _assistant(self, message: AssistantMessage) -> str:
+    def _assistant(self, message: AssistantMessage) -> tuple[str, bool]:
         kept = unseal(message.raw, self._wire.model, [call.id for call in message.calls])
         if kept is not None:
             self._approvals.update(call.id for call in message.calls if call.tool == APPROVAL)
             self._callers.update(_callers(kept["content"]))
-            return kept["content"].strip()[1:-1]
+            compacted = _since_compaction(kept["content"])
+            return compacted or kept["content"].strip()[1:-1], bool(compacted)
         items: list[str] = []
         if message.text or not message.calls:
             # llama.cpp does not know an assistant's message without its type.
@@ -295,7 +261,7 @@ class ResponsesExchange:
                 f'{{"type":"function_call","call_id":{quote(call.id)},"name":{quote(name)},'
                 f'"arguments":{quote(arguments_object(call.arguments))}{within}}}'
             )
-        return ",".join(items)
+        return ",".join(items), False
 
 
 class Inputs:
@@ -325,6 +291,15 @@ class Inputs:
                 self.json += utf8(items)
             self.weight += message_weight(message)
         self._count = len(history)
+
+
+def _since_compaction(content: str) -> str:
+    """The items from the last compaction on, which stands for everything before it; "" if there is none."""
+    if '"compaction"' not in content:
+        return ""
+    items = elements(content)
+    places = [index for index, item in enumerate(items) if _string(members(item).get("type")) == "compaction"]
+    return ",".join(items[places[-1] :]) if places else ""
 
 
 def _callers(content: str) -> dict[str, tuple[str, str]]:
