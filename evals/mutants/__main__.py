@@ -10,8 +10,8 @@ promise is passed over if its tests do not pass here, need more than `--patience
 that is theirs; each of these is counted and named. A breakage that runs out of time (20 seconds, or three times what the
 tests take) counts as noticed and is counted apart.
 
-A survivor is tried once more against the proofs of other promises that execute its line: a breakage they notice is covered,
-but by another promise, and is listed so. `equivalent.yaml` names changes that change no behaviour, each with its reason.
+A survivor is tried once more against the proofs of other promises: the measured ones that execute its line, then all in the
+test files nearest to the module. A breakage they notice is covered, but by another promise, and is listed so. `equivalent.yaml` names changes that change no behaviour, each with its reason.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import hashlib
 import json
 import queue
 import random
+import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,9 @@ from .worker import Worker
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "src/ferrule"
 EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
+NEIGHBOURS = 5
+NEIGHBOURS_SECONDS = 90.0
+"""Test files near the module whose proofs a survivor is put to in the end, and their time."""
 OTHERS = 6
 """How many other promises a survivor is put to: those with the quickest tests."""
 
@@ -187,14 +191,29 @@ class Campaign:
             for other in others[:OTHERS]:
                 if self._put(worker, trial, other)["outcome"] in ("failed", "timeout"):
                     return result | {"outcome": "another", "by": other}
+            by = self._ask_neighbours(worker, trial)
+            if by:
+                return result | {"outcome": "another", "by": by}
         return result
 
-    def _put(self, worker: Worker, trial: Trial, promise: str) -> dict[str, Any]:
-        seconds = max(20.0, 3 * self._measured[promise]["seconds"])
+    def _ask_neighbours(self, worker: Worker, trial: Trial) -> str:
+        """Run the proofs of all promises in the test files nearest to the module. Return the test that noticed, or ""."""
+        files = find_neighbours(trial.module, {file for found in self._proofs.values() for file in found})
+        answer = self._put(worker, trial, "", files, NEIGHBOURS_SECONDS)
+        if answer["outcome"] != "failed":
+            return ""
+        (failed,) = answer["failed"][:1]
+        # These tests were not run before: what fails here without any breakage has noticed nothing.
+        whole = worker.put(promise="", files=[failed], seconds=NEIGHBOURS_SECONDS)
+        return failed if whole["outcome"] == "passed" else ""
+
+    def _put(
+        self, worker: Worker, trial: Trial, promise: str, files: Sequence[str] = (), seconds: float = 0
+    ) -> dict[str, Any]:
         return worker.put(
             promise=promise,
-            files=self._proofs[promise],
-            seconds=seconds,
+            files=files or self._proofs[promise],
+            seconds=seconds or max(20.0, 3 * self._measured[promise]["seconds"]),
             module=f"{PACKAGE}/{trial.module}",
             source=self._sample.apply(trial).decode(),
         )
@@ -207,7 +226,9 @@ class Campaign:
         promises = len({result["promise"] for result in results})
         click.echo(f"\nseed {self._options.seed}: {tried} breakages of code that {promises} promises rest on")
         click.echo(f"noticed   {noticed} ({noticed / max(tried, 1):.1%})")
-        click.echo(f"  by the proofs of the promise    {own}, {counts['timeout']} of them by running out of time")
+        click.echo(
+            f"  by the proofs of the promise    {own}, {counts['timeout']} of them by running out of time"
+        )
         click.echo(f"  by the proofs of another one    {counts['another']}")
         click.echo(f"survived  {counts['survived']}")
         click.echo(f"changes no behaviour (`equivalent.yaml`, not counted)  {counts['equivalent']}")
@@ -216,6 +237,21 @@ class Campaign:
                 by = f" (noticed by {result['by']})" if "by" in result else ""
                 click.echo(f"  {result['promise']}: {result['shown']}{by}")
         return 0 if noticed >= 0.9 * tried else 1
+
+
+def find_neighbours(module: str, files: Iterable[str]) -> list[str]:
+    """Return the test files nearest to a module: those that import it, are called like it, or lie where it lies."""
+    path = Path(module)
+    stem = path.parent.name if path.stem == "__init__" else path.stem
+    imports = re.compile(rf"^(?:from|import) ferrule\b.*\b{re.escape(stem)}\b", re.MULTILINE)
+    found: list[tuple[int, int, str]] = []
+    for file in files:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        near = 4 * bool(imports.search(text)) + 2 * (stem in Path(file).stem)
+        near += Path(file).parent == Path("tests") / path.parent
+        if near:
+            found.append((-near, len(text), file))
+    return [file for _, _, file in sorted(found)[:NEIGHBOURS]]
 
 
 def equivalent_key(trial: Trial) -> tuple[str, str, str]:
