@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,34 @@ def test_a_model_of_another_size_is_damaged(tiny: Model) -> None:
     with pytest.raises(ProviderError) as damaged:
         pull.installed(tiny)
     assert damaged.value.code == "model_damaged"
+
+
+@pytest.mark.proves("local.model-checked")
+def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_once(
+    tiny: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = pull.pull(tiny)
+    read: list[Path] = []
+    sound = pull._sound
+
+    def counted(file: Path, size: int, sha256: str) -> bool:
+        read.append(file)
+        return sound(file, size, sha256)
+
+    monkeypatch.setattr(pull, "_sound", counted)
+    assert [pull.installed(tiny) for _ in range(3)] == [place] * 3
+    assert read == [place]
+    before = place.stat()
+    with place.open("r+b") as file:
+        file.seek(10)
+        byte = file.read(1)
+        file.seek(10)
+        file.write(bytes([byte[0] ^ 1]))
+    os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for _ in range(2):
+        with pytest.raises(ProviderError, match=r"tiny\.gguf") as raised:
+            pull.installed(tiny)
+        assert raised.value.code == "model_damaged"
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:

@@ -19,6 +19,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,9 +90,11 @@ def path(name: str | Model) -> Path:
 
 
 def installed(name: str | Model) -> Path:
-    """The file of a pulled model, its size checked (its hash was, when it was pulled).
+    """Return the file of a pulled model, its bytes checked.
 
-    Raises ProviderError: `model_missing` if it was never pulled, `model_damaged` if the size is wrong.
+    A file that was checked and that nobody has written since is not read again: its size, place on the disk and times of
+    change are remembered beside it. Raises ProviderError: `model_missing` if it was never pulled, `model_damaged` if it is
+    not the file that was pulled.
     """
     model = known(name) if isinstance(name, str) else name
     place = path(model)
@@ -104,7 +107,36 @@ def installed(name: str | Model) -> Path:
     if size != model.size:
         detail = f"{place} has {size} bytes where the model has {model.size}"
         raise ProviderError(detail, code="model_damaged", hint=hint)
+    if not _checked(place, model):
+        detail = f"{place} is not the model `{model.name}`: its bytes were changed"
+        raise ProviderError(detail, code="model_damaged", hint=hint)
     return place
+
+
+def _checked(place: Path, model: Model) -> bool:
+    """Whether the file has the model's hash. The answer yes is kept for as long as the file is not touched.
+
+    Who can write the note beside the file could as well write the file's hash into the program: it saves time and
+    protects nothing from them.
+    """
+    note = place.with_name(f"{place.name}.checked")
+    before = _state(place, model)
+    with suppress(OSError):
+        if note.read_text() == before:
+            return True
+    if not _sound(place, model.size, model.sha256):
+        return False
+    # A file that was written while it was read is read again the next time.
+    if _state(place, model) == before:
+        with suppress(OSError):
+            note.write_text(before)
+    return True
+
+
+def _state(place: Path, model: Model) -> str:
+    """What changes with every write to a file."""
+    seen = place.stat()
+    return f"{model.sha256} {seen.st_size} {seen.st_dev} {seen.st_ino} {seen.st_mtime_ns} {seen.st_ctime_ns}"
 
 
 def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Path:
@@ -136,6 +168,7 @@ def remove(name: str | Model) -> bool:
     place = path(name)
     there = place.is_file()
     place.unlink(missing_ok=True)
+    place.with_name(f"{place.name}.checked").unlink(missing_ok=True)
     return there
 
 

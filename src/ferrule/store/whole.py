@@ -3,7 +3,7 @@
 A chain proves the events of one session. It says nothing of what stands beside it: to whom the table of sessions gives it,
 events that belong to no session, a session of which no row is left, the trigger that moves the end mark. Here it is said.
 
-Not seen: that the newest session is gone with all its rows, or that the whole file is an older copy. Against both there are
+Not seen: that the newest session is gone with all its rows and its place in the table of sessions, or that the whole file is an older copy. Against both there are
 checkpoints (`checkpoints`).
 """
 
@@ -41,8 +41,13 @@ def check_marks(db: sqlite3.Connection, session: str, no: int) -> None:
 
 
 def findings(db: sqlite3.Connection) -> list[str]:
-    """A sentence for each thing that does not hold of the file."""
-    return [*_schema(db), *_structure(db), *_strangers(db), *_gaps(db)]
+    """A sentence for each thing that does not hold of the file, all of it seen as it was at one moment."""
+    # Without this, what another process writes between two looks would be called a change.
+    db.execute("BEGIN")
+    try:
+        return [*_schema(db), *_structure(db), *_strangers(db), *_emptied(db), *_gaps(db)]
+    finally:
+        db.execute("ROLLBACK")
 
 
 def _schema(db: sqlite3.Connection) -> Iterator[str]:
@@ -65,9 +70,14 @@ def _structure(db: sqlite3.Connection) -> Iterator[str]:
             yield f"the file is damaged: {said}"
 
 
+def known_numbers(db: sqlite3.Connection) -> set[int]:
+    """Numbers of the sessions in the table of sessions."""
+    return {no for (no,) in db.execute("SELECT no FROM sessions")}
+
+
 def _strangers(db: sqlite3.Connection) -> Iterator[str]:
     """Events of no session. One step per session, not per event."""
-    known = {no for (no,) in db.execute("SELECT no FROM sessions")}
+    known = known_numbers(db)
     first = -(1 << 63)
     while row := db.execute(
         "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1", (first,)
@@ -79,6 +89,16 @@ def _strangers(db: sqlite3.Connection) -> Iterator[str]:
         if no >= (1 << 31) - 1:
             return
         first = (no + 1) << BITS
+
+
+def _emptied(db: sqlite3.Connection) -> Iterator[str]:
+    """Sessions without an event: the first event and its session are written together, so the events were taken away."""
+    sql = (
+        "SELECT session FROM sessions s WHERE NOT EXISTS"
+        f" (SELECT 1 FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << {BITS}) - 1) ORDER BY no"
+    )
+    for (session,) in db.execute(sql):
+        yield f"session `{session}`: all of its events are missing"
 
 
 def _gaps(db: sqlite3.Connection) -> Iterator[str]:

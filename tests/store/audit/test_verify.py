@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
+from ferrule.store import whole
 from ferrule.store.audit_export import export_audit, read_export
 from ferrule.store.audit_verify import Verified, verify_file, verify_sessions
 from ferrule.store.journal import SqliteJournal
@@ -363,3 +364,57 @@ def test_a_journal_in_memory_can_be_checked() -> None:
         assert verify_sessions(journal).whole
         journal.append("s1", "r1", [Noticed("n", "x")], identity=Identity("local", "me", "s1", "r1"))
         assert [one.events for one in verify_sessions(journal).sessions] == [1]
+
+
+@pytest.mark.proves("audit.verify.whole")
+@pytest.mark.parametrize("place", ["min", "max"])
+def test_a_session_whose_events_were_all_removed_is_named(copy: Path, place: str) -> None:
+    number = f"(SELECT {place}(no) FROM sessions)"
+    with SqliteJournal(copy) as journal:
+        db = sqlite3.connect(copy)
+        (name,) = db.execute(f"SELECT session FROM sessions WHERE no = {number}").fetchone()
+        db.close()
+        assert name in [info.session for info in journal.sessions()]
+    edited(copy, f"DELETE FROM records WHERE id >> {BITS} = {number}")
+    found = verified(copy)
+    assert not found.whole
+    assert any(name in finding.text and "missing" in finding.text for finding in found.findings)
+
+
+@pytest.mark.proves("audit.verify.written")
+def test_a_journal_that_is_being_written_is_not_called_changed(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer begins a session between any two looks at the file."""
+    begun = 0
+
+    def write(*_: Any) -> None:
+        nonlocal begun
+        begun += 1
+        with SqliteJournal(copy) as other:
+            name = f"new{begun}"
+            other.append(name, "r", [Noticed("x", "y")], identity=Identity("local", "ann", name, "r"))
+
+    looks = ["_schema", "_structure", "_strangers", "_emptied", "_gaps"]
+    for name in looks:
+        real = getattr(whole, name)
+
+        def look(db: sqlite3.Connection, real: Any = real) -> Iterator[str]:
+            write()
+            for found in real(db):
+                yield found
+                write()
+            write()
+
+        monkeypatch.setattr(whole, name, look)
+    real_known = whole.known_numbers
+
+    def known(db: sqlite3.Connection) -> set[int]:
+        found = real_known(db)
+        write()
+        return found
+
+    monkeypatch.setattr(whole, "known_numbers", known)
+    assert verified(copy).findings == []
+    assert begun > len(looks)
+    assert verified(copy).whole
