@@ -27,7 +27,7 @@ class Fold(Protocol):
         """Nothing of the answer is missing, whether or not the protocol's end has come."""
         ...
 
-    def add(self, items: list[bytes]) -> None:
+    def add(self, items: list[bytes], /) -> None:
         """Take complete items in. Raises ProviderError, `not_understood` for what is no JSON."""
         ...
 
