@@ -45,6 +45,10 @@ UNWRITABLE = [
     ".claude/settings.json", ".cursor/mcp.json", ".github/workflows/ci.yml", ".github/actions/x/action.yml",
     ".gitlab-ci.yml", "Jenkinsfile", ".circleci/config.yml", ".husky/pre-commit", ".pre-commit-config.yaml",
     ".devcontainer/devcontainer.json", "sitecustomize.py", "venv/lib/site-packages/evil.pth", ".git:x", ".vscode./tasks.json",
+    ".Rprofile", ".Renviron", ".ghci", ".irbrc", ".pryrc", ".iex.exs", ".ocamlinit", ".octaverc", ".lldbinit", ".nvimrc",
+    ".dir-locals.el", "jupyter_server_config.py", ".yarnrc", ".mvn/extensions.xml", ".cargo/config.toml", ".cargo/config",
+    ".bazelrc", ".lefthook.yml", ".windsurf/x", ".kiro/hooks/x", ".opencode/x", "opencode.json", ".continue/config.yaml",
+    ".roo/mcp.json", ".junie/x", ".trae/x", ".crush.json", ".aider.conf.yml", "my.code-workspace", "x.sublime-project", ".cirrus.yml",
 ]  # fmt: skip
 
 ORDINARY = [
