@@ -42,6 +42,18 @@ class Confined:
         """How it ended and what it printed, both outputs together."""
         return self._do(self._run(text, timeout, home, more))
 
+    def together(self, stay: list[str], end: list[str], go: Path, *, home: Path) -> bytes:
+        """What commands printed that ran at once. Those of `stay` begin first; `go` is made when all of `end` are over."""
+        return self._do(self._together(stay, end, go, home))
+
+    async def _together(self, stay: list[str], end: list[str], go: Path, home: Path) -> bytes:
+        staying = [asyncio.create_task(self._run(text, 20, home, {})) for text in stay]
+        shown = [(await self._run(text, 20, home, {}))[1] for text in end]
+        go.parent.mkdir(parents=True, exist_ok=True)
+        go.touch()
+        shown += [printed for _, printed in await asyncio.gather(*staying)]
+        return b"".join(shown)
+
     async def _run(
         self, text: str, timeout: float, home: Path | None, more: dict[str, str]
     ) -> tuple[Ended, bytes]:

@@ -71,7 +71,7 @@ def first_process(report: int, record: dict[str, object], words: list[str]) -> N
     result: dict[str, object] = {"code": code}
     if mediator is not None:
         result["refused"] = mediator.refused
-        result["made"] = [(made.device, made.inode, made.name) for made in mediator.made]
+        result["made"] = [(made.identity, made.name) for made in mediator.made]
     os.write(report, json.dumps(result).encode())
 
 

@@ -20,10 +20,10 @@ class Outcome:
     code: int
     output: str
     refused: list[str]
-    made: list[tuple[int, int, str]]
+    made: list[tuple[str, str]]
 
     def made_names(self) -> list[str]:
-        return [name for _, _, name in self.made]
+        return [name for _, name in self.made]
 
 
 def words(root: Path, report: Path, command: list[str], **record: object) -> list[str]:
@@ -55,7 +55,7 @@ def run(root: Path, command: list[str], **record: object) -> Outcome:
         told["code"],
         done.stdout + done.stderr,
         told.get("refused", []),
-        [(device, inode, name) for device, inode, name in told.get("made", [])],
+        [(identity, name) for identity, name in told.get("made", [])],
     )
 
 

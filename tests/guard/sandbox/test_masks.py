@@ -16,6 +16,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.ruled_names import RuledNames
 from ferrule.guard.sandbox import masks as masks_module
+from ferrule.guard.sandbox.inside.file_identity import identify_path
 from ferrule.guard.sandbox.mask_rules import What, cover
 from ferrule.guard.sandbox.masks import Kind, Mask, Masks, Scanner
 from ferrule.guard.sandbox.ordinary_names import Ordinary
@@ -56,11 +57,6 @@ def scanned(root: Path, names: Names = DEFAULT, **options: object) -> dict[str, 
 
 def kinds(root: Path, found: Masks) -> dict[str, Kind]:
     return {os.path.relpath(mask.path, root): mask.kind for mask in found.items}
-
-
-def inode(path: Path) -> tuple[int, int]:
-    status = path.lstat()
-    return (status.st_dev, status.st_ino)
 
 
 # ---- which names
@@ -292,9 +288,9 @@ def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(root: Path, make
 def test_what_commands_made_is_theirs_but_never_a_reserved_name(root: Path, make: Make) -> None:
     made, reserved, others = make("test.key"), make(".ferrule/x").parent, make("other.key")
     scanner = Scanner(root, DEFAULT)
-    found = scanner.scan({inode(made), inode(reserved), (1, 2)})
+    found = scanner.scan({identify_path(made), identify_path(reserved), "1:2:0.0:00"})
     assert kinds(root, found) == {".ferrule": Kind.EMPTY_FOLDER, "other.key": Kind.UNREADABLE}
-    assert found.own_met == {inode(made)}
+    assert found.own_met == {identify_path(made)}
     others.unlink()
     assert scanner.scan().removed == (str(others),)
 
@@ -304,7 +300,7 @@ def test_an_environment_named_like_a_secret_that_commands_made_can_be_used(root:
     make(".env/bin/python")
     make(".env/lib/.ferrule/x")
     make(".env/lib/token.key")
-    own = {inode(root / ".env")}
+    own = {identify_path(root / ".env")}
     assert scanned(root) == {".env": Kind.EMPTY_FOLDER}
     assert scanned(root, own=own) == {
         ".env/lib/.ferrule": Kind.EMPTY_FOLDER,

@@ -10,6 +10,7 @@ import pytest
 from ferrule.core.errors import ConfigError
 from ferrule.guard.reserved import Names
 from ferrule.guard.sandbox import opened_folders
+from ferrule.guard.sandbox.inside.file_identity import identify_path
 from ferrule.guard.sandbox.masks import Kind, Masks, Scanner
 from ferrule.guard.sandbox.opened_folders import OpenedFolders
 from ferrule.guard.sandbox.policy import Policy
@@ -70,10 +71,9 @@ def test_what_changes_in_an_opened_folder_is_seen_by_the_next_scan(base: Path) -
     made.write_text("x")
     found = scanner.scan()
     assert found.added == (str(made),)
-    status = made.stat()
-    own = scanner.scan([(status.st_dev, status.st_ino)])
+    own = scanner.scan([identify_path(made)])
     assert own.removed == (str(made),)
-    assert own.own_met == {(status.st_dev, status.st_ino)}
+    assert own.own_met == {identify_path(made)}
 
 
 @pytest.mark.proves("sandbox.mask.opened")

@@ -45,29 +45,36 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def waiting(sandbox: Sandbox) -> list[int]:
-    """Supervisor, pid 1 and the process that becomes the next command, once that one is filtered. Bounded."""
+    """Supervisor, pid 1 and the process that becomes the next command, once that one can gain nothing. Bounded."""
     assert sandbox.server is not None
     for _ in range(3000):
         chain = [sandbox.server]
         while below := _children(chain[-1]):
             chain.append(below[-1])
-        if len(chain) == 4 and _status(chain[-1]).get("Seccomp") == "2":
+        if len(chain) == 4 and _status(chain[-1]).get("NoNewPrivs") == "1":
             return chain[1:]
         select.select([], [], [], 0.01)
     raise AssertionError("nothing waits for the next command")
 
 
 @pytest.mark.proves("sandbox.ready.confined")
-async def test_the_process_of_the_next_command_waits_behind_all_walls(sandbox: Sandbox) -> None:
+async def test_the_process_of_the_next_command_waits_inside_and_gives_up_the_rest_before_it_runs(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
     supervisor, first, command = waiting(sandbox)
     status = _status(command)
-    assert {status[name] for name in status if name.startswith("Cap")} == {"0" * 16}
-    assert status["NoNewPrivs"] == "1"
+    # It enters its view with the last rights that it has, which are those of a namespace in the one that made the mounts.
+    assert {status[name] for name in ("CapBnd", "CapInh", "CapAmb")} == {"0" * 16}
+    assert os.readlink(f"/proc/{command}/ns/user") != os.readlink(f"/proc/{supervisor}/ns/user")
     for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
         assert os.readlink(f"/proc/{command}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
     # The supervisor lays mounts in there, and is none of its processes.
     assert os.readlink(f"/proc/{supervisor}/ns/pid") == os.readlink("/proc/self/ns/pid")
     assert _status(first)["NSpid"].split()[-1] == "1"
+    _, text = await says(sandbox, "grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status", tmp_path)
+    held = dict(line.split(":\t", 1) for line in text.splitlines())
+    assert {held[name] for name in held if name.startswith("Cap")} == {"0" * 16}
+    assert (held["NoNewPrivs"], held["Seccomp"]) == ("1", "2")
 
 
 @pytest.mark.proves("sandbox.ready.lost")

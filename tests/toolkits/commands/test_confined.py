@@ -192,3 +192,54 @@ async def test_a_whole_repository_is_never_called_half_made(held: World) -> None
     assert "`git -c name=value`" in said
     hooks = await held.run("mkdir .git/hooks")
     assert "rm -r" not in " ".join(hooks["notes"])
+
+
+TAKES = """
+import os, socket, sys, time
+root = sys.argv[1]
+s = socket.socket(socket.AF_UNIX)
+s.bind('/tmp/handed')
+s.listen()
+d = socket.recv_fds(s.accept()[0], 9, 1)[1][0]
+for _ in range(500):  # until who handed it over is gone with its view
+    if os.readlink(f'/proc/self/fd/{d}') == '/':
+        break
+    time.sleep(0.01)
+for what in ('os.read(os.open(".env", os.O_RDONLY, dir_fd=d), 99)', 'os.mkdir(".harness", dir_fd=d)'):
+    try:
+        print('did', eval(what))
+    except OSError as error:
+        print('no:', error.strerror)
+print('gone' if os.readlink(f'/proc/self/fd/{d}') == '/' else 'still there')
+"""
+HANDS_OVER = """
+import os, socket, sys, time
+for _ in range(500):
+    if os.path.exists('/tmp/handed'):
+        break
+    time.sleep(0.01)
+s = socket.socket(socket.AF_UNIX)
+s.connect('/tmp/handed')
+socket.send_fds(s, [b'x'], [os.open(sys.argv[1], os.O_PATH)])
+"""
+
+
+@pytest.mark.proves("sandbox.attacks.together-servers")
+@pytest.mark.parametrize("background", [False, True], ids=["at-once", "in-the-background"])
+async def test_a_folder_that_one_call_hands_to_another_shows_nothing_when_its_view_is_gone(
+    held: World, background: bool
+) -> None:
+    (held.folder / ".env").write_text("secret")
+    (held.folder / "takes.py").write_text(TAKES)
+    (held.folder / "hands.py").write_text(HANDS_OVER)
+    takes = ["python3", "takes.py", str(held.folder)]
+    hands = ["python3", "hands.py", str(held.folder)]
+    if background:
+        started = await held.run(takes, background_after_ms=0)
+        await held.run(hands)
+        record = await held.wait(started)
+    else:
+        record, _ = await asyncio.gather(held.run(takes), held.run(hands))
+    assert record["stdout"].splitlines()[-1] == "gone", record
+    assert "did" not in record["stdout"], record
+    assert not (held.folder / ".harness").exists()

@@ -21,14 +21,21 @@ _ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "
 
 
 def bubblewrap_argv(
-    bwrap: str, steps: Iterable[Step], places: Places, *, directory: str, program: str, argv: Sequence[str]
+    bwrap: str,
+    steps: Iterable[Step],
+    places: Places,
+    *,
+    directory: str,
+    program: str,
+    argv: Sequence[str],
+    rights: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What to start in place of `argv`. `directory` is where it starts, as seen in the view.
+    """What to start in place of `argv`. `directory` is where it starts, as seen in the view; `rights` are words that leave it some.
 
     bubblewrap cannot give a program another first word than its path: `argv[0]` is what is looked up, unless
     `program` is a path. Raises ValueError for a step that it cannot carry out (an overlay).
     """
-    words = [bwrap, *_ALONE]
+    words = [bwrap, *_ALONE, *rights]
     for step in _without_devices(steps):
         words += _words(step, places)
     return (*words, "--chdir", directory, "--", program, *argv[1:])

@@ -22,7 +22,7 @@ from .inside import wrapped
 from .inside.protocol import Launch
 from .inside.session import Session
 from .layout import Places, Step, Surroundings, layout, own
-from .probes import interpreter, probe
+from .probes import interpreter, probe, rights_to_lock
 
 _PROGRAM = "/run/ferrule"
 """Where the view has the code that starts commands."""
@@ -42,7 +42,10 @@ class Bubblewrapped(Confinement):
         python = interpreter()
         if not sees(python, steps):
             steps.append(("read", sys.base_prefix, sys.base_prefix))
-        own_proc = (step for step in own(found) if step[0] != "proc")
+        session.locked = probe().bwrap_locks
+        # What runs first inside writes into its /proc to lock the view, and closes it then.
+        ours = ("proc", "seal") if session.locked else ("proc",)
+        own_proc = (step for step in own(found) if step[1] != "/proc" or step[0] not in ours)
         self._steps = (*steps, seal, *own_proc)
 
     def shape_launch(self, launch: Launch) -> None:
@@ -58,6 +61,7 @@ class Bubblewrapped(Confinement):
                 directory="/",
                 program=python,
                 argv=(python,),
+                rights=rights_to_lock() if probe().bwrap_locks else (),
             )
         )
 

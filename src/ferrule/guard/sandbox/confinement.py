@@ -27,13 +27,15 @@ from .cgroup import Group, find
 from .command import Command, Ended
 from .hosts import Hosts
 from .inside import groups
+from .inside.naming import MOST_ROOM
 from .inside.ports import PORT
 from .inside.protocol import Launch
 from .inside.session import Session
 from .launcher import Launcher
 from .layout import Places, Surroundings, finishing, layout, limits, own, wall
+from .linked_files import Inode
 from .listening import Listening
-from .masks import Inode, Kind, Mask, Masks
+from .masks import Kind, Mask, Masks
 from .opened_folders import OpenedFolders
 from .policy import Applied, Policy
 from .preview import preview
@@ -68,7 +70,7 @@ class Confinement:
         self._scanner = OpenedFolders(policy, home=self._home)
         self._scanning = asyncio.Lock()
         self._scan_seconds = 1.0
-        self._own: set[Inode] = set()
+        self._own: set[str] = set()
         self._root: Inode | None = None
         self._proxy: Proxy | None = None
         self._groups: tuple[Group, ...] = ()
@@ -96,6 +98,7 @@ class Confinement:
             roots=(str(self.policy.root), *self.policy.writable),
             wall=wall(self.policy, found) if probe().landlock_abi else (),
             late=self.policy.preview,
+            locked=probe().user_namespaces,
         )
         self.shape_session(session, found)
         return session.encode()
@@ -129,6 +132,7 @@ class Confinement:
             folder=folder,
             inode=None if self.policy.preview else inode,
             own=list(self._own),
+            room=max(0, MOST_ROOM - len(masks.items) - len(masks.own_met)),
             proxied=proxy_environment(PORT, loopback_outside=self.hosts.this_machine) if self.hosts else {},
         )
         self.shape_launch(launch)
@@ -161,9 +165,9 @@ class Confinement:
             await launcher.close()
         self._root = root
 
-    def made(self, device: int, inode: int) -> None:
-        """A command of the session created this file, under a secret name: it is theirs."""
-        self._own.add((device, inode))
+    def made(self, identity: str) -> None:
+        """A command of the session created this file, which others may not see: it is theirs."""
+        self._own.add(identity)
 
     def serve(self, listener: socket.socket, identity: Identity) -> Listening:
         """Answer what a command asks of the proxy, on this socket."""
@@ -207,8 +211,7 @@ class _Started:
     def told(self, word: str, rest: str, descriptors: list[int]) -> bool:
         """A line of the supervisor or of pid 1."""
         if word == "made":
-            device, _, inode = rest.partition(" ")
-            self.confinement.made(int(device), int(inode))
+            self.confinement.made(rest)
             return True
         if word == "ports" and descriptors:
             for descriptor in descriptors:

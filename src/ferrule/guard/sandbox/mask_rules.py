@@ -8,9 +8,9 @@ Rules, the first that applies:
   name as well (the mount covers the link itself); a link of a secret name needs nothing, what it points to has a
   name of its own;
 * names that may be read but not written, at the root of the workspace: the thing itself, read-only. `.git` is left
-  writable (commands commit), but not where it is a file that leads elsewhere, nor `.git/commondir`.
+  writable (commands commit), but not where it is a file that leads elsewhere, nor the names that `inside.naming` calls leading.
 
-Of secret files and folders, those are left alone that commands of the session made themselves, and of files those
+Of secret files and folders and of sockets, those are left alone that commands of the session made themselves, and of files those
 that hold only public certificates: `excused_by` says which of the two may be asked. What a person's own
 rule names is never excused by content.
 
@@ -31,6 +31,7 @@ from ferrule.guard.reserved import DEFAULT, Names
 from ferrule.guard.ruled_names import RuledNames
 
 from .certificates import ENDINGS
+from .inside.naming import LEADING
 
 
 class Kind(StrEnum):
@@ -77,6 +78,8 @@ class Covered:
 
 
 _CONFIG = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?config$")
+_LEADS = Names(reserved=LEADING)
+_LEADING_LAST = frozenset(pattern.rpartition("/")[2] for pattern in LEADING)
 _BRANCH = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:refs|logs)/")
 
 
@@ -92,7 +95,8 @@ def cover(name: str, what: What, names: Names, *, below: str = "") -> Covered | 
         # Patterns that are tied to the root mean the root, not the folder.
         refused = refused if refused is not None and _secret(refused) else None
     if what is What.SOCKET:
-        return Covered(Kind.UNREADABLE)
+        own = refused is None or (_secret(refused) and not _ruled(name, names))
+        return Covered(Kind.UNREADABLE, own=own)
     if refused is None or _BRANCH.search(name):
         return _protected(name, what, names)
     secret = _secret(refused) and not _ruled(name, names)
@@ -134,7 +138,7 @@ def _protected(name: str, what: What, names: Names) -> Covered | None:
     *above, last = name.split("/")
     if last == ".git":
         return None if what is What.FOLDER else Covered(Kind.READ_ONLY)
-    if last == "commondir" and above and above[-1] == ".git":
+    if last in _LEADING_LAST and _protects(_LEADS, name, "reserved", write=False):
         return Covered(Kind.READ_ONLY)
     if isinstance(names, RuledNames) and names.refuses(name, True):
         return Covered(Kind.READ_ONLY)

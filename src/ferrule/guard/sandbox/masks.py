@@ -14,9 +14,10 @@ Hard links: a file with a name elsewhere may be anything of the person's, so it 
 shares its inode with a covered file. Package managers and local clones link files from caches and other
 repositories: below the folders of `PACKAGES` only those are covered that are known secrets.
 
-Not protected: what appears while a command runs; an inode number that is used again for another secret
-file between two scans, after a command's own file was deleted; secrets that a person writes into a file that a
-command made; folders whose path is longer than the system can open.
+Which files are the session's own is told by identities that no later file has (`inside.file_identity`).
+
+Not protected: what appears while a command runs; secrets that a person writes into a file that a command made; folders
+whose path is longer than the system can open.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from ferrule.guard.beneath import best
 from ferrule.guard.reserved import Names
 
 from . import certificates, git_config
+from .inside.file_identity import identify
 from .linked_files import CONDA, Inode, Link, covered_links, known_secrets
 from .mask_rules import Covered, Kind, What, cover
 from .ordinary_names import Ordinary
@@ -77,7 +79,7 @@ class Masks:
     items: tuple[Mask, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    own_met: frozenset[Inode] = frozenset()
+    own_met: frozenset[str] = frozenset()
     unseen: tuple[str, ...] = ()
 
 
@@ -93,6 +95,7 @@ class _Found:
     what: What
     covered: Covered
     inode: Inode
+    identity: str = ""
     stamp: _Stamp = ()
     public: bool = False
     text: str = ""
@@ -142,8 +145,8 @@ class Scanner:
         self._away: frozenset[Link] = frozenset()
         self._ordinary = Ordinary(names)
 
-    def scan(self, own: Collection[Inode] = (), *, limit: int = ENTRIES) -> Masks:
-        """The masks for the workspace as it is now. `own` are files that commands of the session created.
+    def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
+        """The masks for the workspace as it is now. `own` are the identities of files that commands of the session created.
 
         Raises ConfigError if the folder cannot be read or needs more than `MOST` masks.
         """
@@ -184,7 +187,7 @@ class Scanner:
         for name in gone:
             del self._folders[name]
 
-    def _walk(self, root: int, own: frozenset[Inode], limit: int) -> _Walk:
+    def _walk(self, root: int, own: frozenset[str], limit: int) -> _Walk:
         walked = _Walk(self, root, own, limit)
         walked.run()
         self._folders = walked.folders
@@ -222,11 +225,12 @@ class _Walk:
 
     scanner: Scanner
     root: int
-    own: frozenset[Inode]
+    own: frozenset[str]
     limit: int
     folders: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
     unseen: list[str] = field(default_factory=list[str])
-    own_met: set[Inode] = field(default_factory=set[Inode])
+    own_met: set[str] = field(default_factory=set[str])
+    _own_inodes: set[Inode] = field(default_factory=set[Inode])
     _kept: list[_Found] = field(default_factory=list[_Found])
     _links: list[Link] = field(default_factory=list[Link])
     _covered: tuple[list[Link], list[Link]] | None = None
@@ -299,6 +303,8 @@ class _Walk:
         needed = self.scanner.needs(name, item.name, what, into.below)
         if needed is not None:
             found = _Found(name, what, needed, (status.st_dev, status.st_ino))
+            if needed.own:
+                found.identity = identify(folder, os.fsencode(item.name))
             self._look_inside(found, folder, item.name, status)
             into.found.append(found)
         if what is What.FOLDER and (needed is None or needed.kind is Kind.READ_ONLY) and not _by_hash(name):
@@ -318,8 +324,9 @@ class _Walk:
     def _take(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
         """Keep what needs a mask; gives the folders that are the session's own and are walked after all."""
         for found in folder.found:
-            if found.covered.own and found.inode in self.own:
-                self.own_met.add(found.inode)
+            if found.covered.own and found.identity in self.own:
+                self.own_met.add(found.identity)
+                self._own_inodes.add(found.inode)
                 if found.what is What.FOLDER:
                     yield found.name, below or found.name
                 continue
@@ -367,7 +374,7 @@ class _Walk:
     def _look_at_links(self) -> tuple[list[Link], list[Link]]:
         secret = frozenset(f.inode for f in self._kept if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT))
         hidden = [Path(self._path(f.name)) for f in self._kept if f.covered.kind is Kind.EMPTY_FOLDER]
-        links = [link for link in self._links if link.inode not in self.own]
+        links = [link for link in self._links if link.inode not in self._own_inodes]
         environments = frozenset(name for name, folder in self.folders.items() if name and folder.environment)
         if self.scanner.packages:
             environments |= {""}

@@ -26,7 +26,7 @@ from ferrule.guard.reserved import Names
 
 from .linked_files import PACKAGES
 from .mask_rules import Kind
-from .masks import ENTRIES, MOST, Inode, Mask, Masks, Scanner
+from .masks import ENTRIES, MOST, Mask, Masks, Scanner
 from .policy import Policy
 
 
@@ -42,7 +42,7 @@ class OpenedFolders:
             if path != self._root and os.path.isdir(path)  # noqa: PTH112  text, as the policy has it
         ]
 
-    def scan(self, own: Collection[Inode] = (), *, limit: int = ENTRIES) -> Masks:
+    def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
         """The masks of all folders as they are now, what is above before what is below. `limit` is for each.
 
         Raises ConfigError if a folder cannot be read, if there are more than `MOST` masks, or if one would cover the
@@ -63,11 +63,11 @@ class OpenedFolders:
             tuple(sorted(items.values(), key=lambda mask: mask.path.split("/"))),
             tuple(path for masks in all_found for path in masks.added),
             tuple(path for masks in all_found for path in masks.removed),
-            frozenset[Inode]().union(*(masks.own_met for masks in all_found)),
+            frozenset[str]().union(*(masks.own_met for masks in all_found)),
             tuple(path for masks in all_found for path in masks.unseen),
         )
 
-    def _scan(self, scanner: Scanner, written: bool, own: Collection[Inode], limit: int) -> Masks:
+    def _scan(self, scanner: Scanner, written: bool, own: Collection[str], limit: int) -> Masks:
         found = scanner.scan(own, limit=limit)
         items = tuple(mask for mask in found.items if written or mask.kind is not Kind.READ_ONLY)
         for mask in items:

@@ -39,8 +39,8 @@ class Probes:
     copy-on-write view. `landlock_abi` is 0 where there is none. `seccomp_notify`: filters that ask another process;
     `callers`: that one can read who asks without capabilities.
     `cgroup` is `v1`, `v2` or empty: groups with bounds that we may make. `bwrap` is the path of a bubblewrap that
-    works here, `bwrap_notify` says that such a filter can be had inside it too, by `python`. `why` says, by name, what
-    was refused.
+    works here, `bwrap_notify` says that such a filter can be had inside it too, by `python`, `bwrap_locks` that its mounts can be
+    locked there. `why` says, by name, what was refused.
     """
 
     platform: str = "linux"
@@ -58,6 +58,7 @@ class Probes:
     cgroup: str = ""
     bwrap: str = ""
     bwrap_notify: bool = False
+    bwrap_locks: bool = False
     python: str = ""
     sandlock: bool = False
     seatbelt: bool = False
@@ -88,12 +89,20 @@ def _linux(found: Probes) -> Probes:
     bwrap, refused = _bwrap()
     if refused:
         why["bwrap"] = refused
-    mediates, refused = _mediates(bwrap) if bwrap else (False, "")
-    if refused:
-        why["bwrap_notify"] = refused
-    sandlock = find_spec("sandlock") is not None
-    found = replace(found, **known, bwrap=bwrap, bwrap_notify=mediates, sandlock=sandlock, why=why)
-    return replace(found, python=interpreter())
+    mediates = _asked_inside(bwrap, "seccomp", "callers") if bwrap else {}
+    locks = _asked_inside(bwrap, "locking") if bwrap else {}
+    if mediates.get("why"):
+        why["bwrap_notify"] = mediates["why"]
+    return replace(
+        found,
+        **known,
+        bwrap=bwrap,
+        bwrap_notify=bool(mediates.get("seccomp_notify") and mediates.get("callers")),
+        bwrap_locks=bool(locks.get("locks")),
+        python=interpreter(),
+        sandlock=find_spec("sandlock") is not None,
+        why=why,
+    )
 
 
 def _kernel() -> dict[str, Any]:
@@ -124,21 +133,27 @@ def bwrap_trial(path: str, *command: str) -> list[str]:
     return [path, *alone, *view, *(command or ("/bin/true",))]
 
 
+def rights_to_lock() -> list[str]:
+    """Words for bubblewrap: what root needs besides to make a user namespace in which it is still root."""
+    return ["--cap-add", "CAP_SETFCAP"] if os.geteuid() == 0 else []
+
+
 def interpreter() -> str:
     """The program that runs us, not the link of a virtual environment that leads to it."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
-def _mediates(bwrap: str) -> tuple[bool, str]:
-    """Whether a process in bubblewrap can be asked about the calls of another one there, else why not."""
-    command = bwrap_trial(bwrap, interpreter(), "-I", "-S", "-c", _KERNEL.read_text(), "seccomp", "callers")
+def _asked_inside(bwrap: str, *steps: str) -> dict[str, Any]:
+    """What steps of the probe find in bubblewrap, with `why` as one text: empty if nothing was refused."""
+    command = bwrap_trial(
+        bwrap, *rights_to_lock(), interpreter(), "-I", "-S", "-c", _KERNEL.read_text(), *steps
+    )
     try:
         ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={}, cwd="/")
         found = json.loads(ran.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return False, f"the probe did not run in bubblewrap: {error}"
-    why = cast("dict[str, str]", found["why"])
-    return bool(found.get("seccomp_notify") and found.get("callers")), "; ".join(why.values())
+        return {"why": f"the probe did not run in bubblewrap: {error}"}
+    return {**found, "why": "; ".join(found["why"].values())}
 
 
 def _wheel() -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def _namespaces(probes: Probes) -> Facts:
     return {
         A.FILE_READS: (YES, f"{view}: nothing else is there"),
         A.FILE_WRITES: (YES, view),
-        A.NAMES: (YES, "masks mounted over them"),
+        A.NAMES: (YES, f"masks mounted over them{_kept_on(probes.user_namespaces)}"),
         A.NEW_NAMES: _mediated(probes),
         A.EXEC: (YES, "no_new_privs, no set-user-id files; other programs are not there"),
         A.NETWORK: (YES, "own network namespace"),
@@ -100,6 +100,13 @@ def _namespaces(probes: Probes) -> Facts:
         A.MEMORY: _memory(probes),
         A.PROCESSES: _processes(probes),
     }
+
+
+def _kept_on(locked: bool) -> str:
+    """How masks stay on a folder that a command hands to another one and that outlives its view."""
+    if locked:
+        return ", locked to their folders"
+    return "; no folder is handed on: unix sockets come in pairs only"
 
 
 def _mediated(probes: Probes) -> tuple[Holds, str]:
@@ -127,7 +134,7 @@ def _bubblewrap(probes: Probes, policy: Policy) -> Facts:
     return {
         A.FILE_READS: (YES, "bubblewrap: own mount namespace"),
         A.FILE_WRITES: (YES, "bubblewrap: own mount namespace"),
-        A.NAMES: (YES, "bubblewrap: masks bound over them"),
+        A.NAMES: (YES, f"bubblewrap: masks bound over them{_kept_on(probes.bwrap_locks)}"),
         A.NEW_NAMES: _mediated_in_bubblewrap(probes, policy),
         A.EXEC: (YES, "bubblewrap: no_new_privs, no set-user-id files"),
         A.NETWORK: (YES, "bubblewrap: own network namespace"),

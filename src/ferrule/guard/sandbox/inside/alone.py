@@ -46,6 +46,7 @@ def supervise_alone(session: Session, channel: socket.socket, wake: tree.Wake, o
             return
     answering.join(attention)
     supervise.watch_over(pid, launch.grace, report, attention, answering.openers)
+    answering.leave_room()
     report.say("done")
 
 

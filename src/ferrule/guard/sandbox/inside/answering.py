@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 
 from .creation import Mediator, lower_rights
+from .protocol import receive_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,15 +44,21 @@ class Answering:
         # Whoever holds the command could do more with files than it may. Done while the command gets ready.
         lower_rights()
         with here:
-            _, found, _, _ = socket.recv_fds(here, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            _, found = receive_descriptors(here, 1, 1)
         if found:
             session.rules.own = frozenset(launch.own)
+            session.rules.room = launch.room
             session.rules.anchor(above)
             self.mediator = Mediator(found[0], session.rules, session.lock, more=more, covers=covers)
 
     def join(self, attention: tree.Attention) -> None:
         if self.mediator is not None:
             attention.answers[self.mediator.fileno()] = self.answer
+
+    def leave_room(self) -> None:
+        """The command is over."""
+        if self.mediator is not None:
+            self.mediator.leave_room()
 
     def openers(self) -> set[int]:
         return self.mediator.openers if self.mediator is not None else set()
@@ -61,7 +68,7 @@ class Answering:
         self.mediator.handle_one()
         while self.mediator.made:
             made = self.mediator.made.pop()
-            self.report.say(f"made {made.device} {made.inode}")
+            self.report.say(f"made {made.identity}")
         for name in self.mediator.refused[self.told : MOST_NAMED]:
             self.report.say(f"refused {name}")
         self.told = len(self.mediator.refused)

@@ -1,12 +1,13 @@
 """What is said about a file and is not in it: mode, owner, times, extended attributes.
 
-Landlock knows nothing of these. Where it stands alone they are changed here, by a handle of the file, and only where the
+No file gets the set-user-id or set-group-id bit. Landlock knows nothing of these. Where it stands alone they are changed here, by a handle of the file, and only where the
 command may write: below the roots and in the session's own folders, and not of what is withheld.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Callable
 from errno import EINVAL, EPERM
@@ -19,6 +20,7 @@ from .requests import Request
 _NO_FOLLOW = 0x100
 _MOST_VALUE = 65_536
 _MODE = 0o7777
+_GAINED = 0o6000
 _NANO = 1_000_000_000
 
 _Perform = Callable[[Request], int]
@@ -39,7 +41,9 @@ def _handle(request: Request, base: int, path: int | None, flags: int = 0) -> by
 
 
 def _judge(request: Request, handle: int) -> None:
-    """Refusal of what the command may not write."""
+    """Refusal of what the command may not write. Where mounts hold, they refuse that."""
+    if not request.ground.covers.alone:
+        return
     try:
         path = request.ground.resolver.where(handle)
     except Refusal:
@@ -55,7 +59,10 @@ def _chmod(base: int | None, path: int | None, mode: int, flags: int | None = No
     def perform(request: Request) -> int:
         how = 0 if flags is None else request.asked.integer(flags)
         target = _handle(request, _base(request, base), path, how)
-        os.chmod(target, request.asked.integer(mode) & _MODE)  # noqa: PTH101  no pathlib in here
+        given = request.asked.integer(mode) & _MODE
+        if given & _GAINED and not stat.S_ISDIR(os.stat(target).st_mode):  # noqa: PTH116  no pathlib in here
+            raise Refusal(EPERM)
+        os.chmod(target, given)  # noqa: PTH101  no pathlib in here
         return 0
 
     return perform
@@ -147,3 +154,6 @@ ATTRIBUTES: dict[str, _Perform] = {
     "fremovexattr": _remove_attribute(None),
 }
 """By the name of the call, for `Mediator`."""
+
+MODES = {name: perform for name, perform in ATTRIBUTES.items() if "chmod" in name}
+"""Those that may give a file its owner's rights: asked about everywhere."""

@@ -55,7 +55,9 @@ def start(
 def prepare(session: Session) -> bytes:
     """The filter, assembled ahead."""
     alone = session.way == LANDLOCK
-    return filter.prepare(alone, True, connect=not alone, removals=True, opens=alone)
+    return filter.prepare(
+        alone, True, connect=not alone, removals=True, opens=alone, by_name=alone or session.locked
+    )
 
 
 def _become(
@@ -74,6 +76,7 @@ def _become(
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         namespaces.limit(session.limits)
+        namespaces.bound_rights()
         namespaces.drop_capabilities()
         _confine(session, listener)
         os.execve(launch.program, launch.argv, launch.environment)
@@ -92,7 +95,9 @@ def _confine(session: Session, listener: socket.socket) -> None:
     if alone:
         # A domain of its own within the mediator's: it can neither signal that one nor look into it.
         landlock.restrict(landlock.Spec((), files=False))
-    descriptor = filter.install(alone, True, connect=not alone, removals=True, opens=alone)
+    descriptor = filter.install(
+        alone, True, connect=not alone, removals=True, opens=alone, by_name=alone or session.locked
+    )
     if descriptor is not None:
         socket.send_fds(listener, [b"+"], [descriptor])
         os.close(descriptor)

@@ -1,7 +1,7 @@
 """The last steps before a command runs in a sandbox: in its own process, as pid 1 forked it.
 
-Most are taken before the command is known: the process waits behind the filter, without capabilities. What is known only
-with the command is its descriptors, its folder and its program.
+Some are taken before the command is known. What is known only with the command is its view, its descriptors, its folder and its
+program; the process enters the view with the last rights that it has, gives them up and filters its calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import socket
 import stat
 
 from . import namespaces, ports, tree
-from .protocol import Launch
+from .libc import call
+from .protocol import Launch, receive_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +33,8 @@ def become(session: Session, channel: socket.socket, orders: socket.socket) -> N
         channel.send(HERE)
         _close_others(channel.fileno(), orders.fileno())
         namespaces.limit(session.limits)
-        namespaces.drop_capabilities()
-        session.confine(orders)
-        _run(channel, orders)
+        namespaces.bound_rights()
+        _run(session, channel, orders)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         channel.send(_broken(error))
     finally:
@@ -42,17 +42,21 @@ def become(session: Session, channel: socket.socket, orders: socket.socket) -> N
 
 
 def send(orders: socket.socket, descriptors: list[int], port: int) -> None:
-    """For pid 1: the record of the launch, standard input, output and error; the port of the way to the network."""
+    """For pid 1: the record of the launch, standard input, output and error, the view; the port of the way to the network."""
     socket.send_fds(orders, [b"%d" % port], descriptors)
 
 
-def _run(channel: socket.socket, orders: socket.socket) -> None:
+def _run(session: Session, channel: socket.socket, orders: socket.socket) -> None:
     """Wait for the launch and execute its program. Returns if none comes, or if it cannot be executed."""
-    word, found, _, _ = socket.recv_fds(orders, 16, 4, socket.MSG_CMSG_CLOEXEC)
+    word, found = receive_descriptors(orders, 16, 5)
     if not word:
         return
+    for view in found[4:]:
+        call("setns", view, namespaces.NEW_MOUNTS)
+    namespaces.drop_capabilities()
+    session.confine(orders)
     launch = Launch.read(found[0])
-    for to, source in enumerate(found[1:]):
+    for to, source in enumerate(found[1:4]):
         os.dup2(source, to)
     for name, text in launch.proxied.items():
         launch.environment[name] = text.replace(str(ports.PORT), word.decode())

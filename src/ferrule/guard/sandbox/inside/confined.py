@@ -14,7 +14,7 @@ import struct
 
 from . import child, first, mounts, namespaces, supervise, tree
 from .libc import call
-from .protocol import TAKE, Launch, Report, receive
+from .protocol import TAKE, Launch, Report, receive, receive_descriptors
 from .session import Session
 
 _MARGIN = 2.0
@@ -81,7 +81,7 @@ class _Inside:
         orders.close()
         birth.close()
         # Nothing comes if pid 1 failed: its words are read when there is somebody to tell them.
-        self.mounts = socket.recv_fds(self.orders, 1, 1, socket.MSG_CMSG_CLOEXEC)[1]
+        self.mounts = receive_descriptors(self.orders, 1, 1)[1]
         self.child = 0
 
     def finish(self, steps: list[mounts.Step]) -> None:

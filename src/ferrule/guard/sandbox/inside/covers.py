@@ -53,6 +53,8 @@ class Covers:
                 self._hidden[path] = os.fsencode(source.replace(*held, 1))
                 self._note_file(path)
         self._empty = not (self._hidden or self._held)
+        self.alone = bool(self._roots)
+        """Whether nothing but these holds: no mounts."""
 
     def __bool__(self) -> bool:
         """Whether anything is withheld."""

@@ -17,11 +17,12 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from errno import EACCES, EEXIST, EINVAL, ENOENT, ENOSYS, EPERM
 from functools import cache
 
 from . import calls, file_calls
+from .attributes import MODES
 from .callers import Callers, Gone, Refusal
 from .covers import Covers
 from .file_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
@@ -40,7 +41,7 @@ _NODES = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFB
 class Mediator:
     """Answers the calls that come through one listener. Single-threaded; whoever owns the loop calls `handle_one`.
 
-    `refused`: names below the roots that were asked for and denied. `made`: secret names that were created.
+    `refused`: names below the roots that were asked for and denied. `made`: what was created that others may not see.
     `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out. `more` are calls beyond the
     creating ones (`guarded`), `covers` what is withheld without a mount.
     """
@@ -73,9 +74,9 @@ class Mediator:
     def openers(self) -> set[int]:
         return self._ground.openers
 
-    def adopt(self, own: Iterable[tuple[int, int]]) -> None:
-        """These files (device, inode) are the session's own, though their names are secret."""
-        self._ground.own.update(own)
+    def leave_room(self) -> None:
+        """The command is over: what it made no longer counts as being made."""
+        self._ground.leave_room()
 
     def fileno(self) -> int:
         return self._listener.descriptor
@@ -167,7 +168,7 @@ def _make_node(request: Request, base: int, path: int, index: int) -> int:
     place = request.place(base, request.text(path))
     if kind in (stat.S_IFCHR, stat.S_IFBLK):
         return -EEXIST if request.exists(place) else -EPERM
-    secret = request.check(place)
+    secret = request.check_socket(place) if kind == stat.S_IFSOCK else request.check(place)
     request.ground.use_umask(request.caller.umask())
     request.still_waits()
     result = file_calls.mknodat(place.folder, place.name, mode, 0)
@@ -211,11 +212,20 @@ def _make_hard_link(request: Request, old_base: int, old: int, new_base: int, ne
     folder, name, follow = _linked(request, old_base, request.text(old), flags)
     place = request.place(new_base, request.text(new))
     secret = request.check(place)
+    if secret is None and request.name_of(place) is not None and _is_own(request, folder, name, follow):
+        request.ground.take_room()  # another name of what is hidden is hidden
     request.still_waits()
     result = file_calls.linkat(folder, name, place.folder, place.name, follow)
     if result == 0:
         request.made(place, secret)
     return result
+
+
+def _is_own(request: Request, folder: int, name: bytes, follow: int) -> bool:
+    """Whether the file that gets another name is the session's own. `name` is of ours where links are followed."""
+    if not follow:
+        return request.is_own(folder, name)
+    return request.is_own(int(name.rpartition(b"/")[2] or b"-1"))
 
 
 def _linked(request: Request, base: int, path: bytes, flags: int) -> tuple[int, bytes, int]:
@@ -276,7 +286,7 @@ def _bind_name(request: Request, socket: int, address: bytes, path: bytes) -> in
     place = request.place(AT_FDCWD, path)
     if not place.direct:
         return -EACCES
-    secret = request.check(place)
+    made = request.check_socket(place)
     request.ground.use_umask(request.caller.umask())
     if not path.startswith(b"/"):
         os.fchdir(request.handles.working_folder(request.caller))
@@ -286,7 +296,7 @@ def _bind_name(request: Request, socket: int, address: bytes, path: bytes) -> in
     finally:
         os.chdir("/")
     if result == 0:
-        request.made(place, secret)
+        request.made(place, made)
     return result
 
 
@@ -312,7 +322,7 @@ _PERFORMED: dict[str, Callable[[Request], int | None]] = {
 @cache
 def creating_calls() -> dict[int, Callable[[Request], int | None]]:
     """What performs them, by their numbers here: asked for once before mediators are forked, it costs them nothing."""
-    return _numbered(_PERFORMED)
+    return _numbered({**_PERFORMED, **MODES})
 
 
 def _numbered(

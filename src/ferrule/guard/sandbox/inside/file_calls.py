@@ -103,6 +103,41 @@ def open_folder(base: int, path: bytes) -> int:
     return _openat2(base, path, ctypes.byref(_folder), ctypes.sizeof(_folder))
 
 
+_statx = _system_call("statx", _word, _text, _word, ctypes.c_ulong, _pointer)
+_statx_buffer = ctypes.create_string_buffer(256)
+_STATX_NUMBER, _STATX_BIRTH, _STATX_MOUNT = 0x100, 0x800, 0x1000
+_NUMBER = struct.Struct("=Q")
+_BIRTH = struct.Struct("=qI")
+_DEVICE = struct.Struct("=II")
+_AT_INODE, _AT_BIRTH, _AT_DEVICE, _AT_MOUNT = 32, 80, 136, 144
+
+
+def mount_of(descriptor: int) -> int:
+    """The number of the mount that a file was opened on, an errno below zero where it cannot be told (before Linux 5.8)."""
+    result = _statx(descriptor, b"", AT_EMPTY_PATH, _STATX_MOUNT, ctypes.byref(_statx_buffer))
+    if result < 0:
+        return result
+    found: int = _NUMBER.unpack_from(_statx_buffer, _AT_MOUNT)[0]
+    return found
+
+
+def birth_of(folder: int, name: bytes, flags: int) -> str:
+    """`DEVICE:INODE:MOMENT`, the moment being when the file was made; empty where that is not known or no such file is."""
+    mask = _STATX_NUMBER | _STATX_BIRTH
+    if _statx(folder, name, flags, mask, ctypes.byref(_statx_buffer)) < 0:
+        return ""
+    if int.from_bytes(_statx_buffer[:4], "little") & mask != mask:
+        return ""
+    inode: int = _NUMBER.unpack_from(_statx_buffer, _AT_INODE)[0]
+    seconds, nanoseconds = _BIRTH.unpack_from(_statx_buffer, _AT_BIRTH)
+    device = os.makedev(*_DEVICE.unpack_from(_statx_buffer, _AT_DEVICE))
+    return f"{device}:{inode}:{seconds}.{nanoseconds:09}"
+
+
+name_to_handle = _system_call("name_to_handle_at", _word, _text, _pointer, _pointer, _word)
+"""(folder, name, `struct file_handle`, where the mount's number goes, flags)"""
+
+
 _capget = _call("capget", _pointer, _pointer)
 _capset = _call("capset", _pointer, _pointer)
 _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this thread

@@ -25,6 +25,10 @@ from . import bpf, calls
 from .bpf import NOTIFY, Rule, Word, refuse
 from .libc import library
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _ABSENT = (
     "clone3 openat2 io_uring_setup io_uring_enter io_uring_register fsopen fsconfig fsmount fspick open_tree "
     "open_tree_attr move_mount mount_setattr"
@@ -71,6 +75,9 @@ _STREAM, _SEQPACKET, _TYPE = 1, 5, 0xF
 
 _O_PATH = 0o10000000
 _O_CREAT = 0o100
+_O_NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
+_GAINED = 0o6000
+"""Set-user-id and set-group-id, as in a mode."""
 
 
 def program(
@@ -80,6 +87,7 @@ def program(
     connect: bool = True,
     removals: bool = False,
     opens: bool = False,
+    by_name: bool = True,
     machine: str | None = None,
 ) -> bytes:
     """The filter as the kernel reads it.
@@ -91,6 +99,7 @@ def program(
     by name, and queues and memory that the machine's processes share by number or name do not exist.
     `removals`: removing calls go there too. `opens`: so do all that open a file to read or write it, cut it short, or
     change what is said about it.
+    `by_name`: False where unix sockets come in pairs alone, so that no descriptor can be handed to another command.
     """
     on = machine or calls.machine()
 
@@ -99,6 +108,7 @@ def program(
         return [Rule(number, answer, *when) for number in numbers if number is not None]
 
     rules = named(_ABSENT, refuse(ENOSYS)) + named(_FORBIDDEN, refuse(EPERM))
+    rules += _no_gained_rights(named, mediate)
     rules += named("clone", refuse(EPERM), _some_of(0, _NEW_NAMESPACE))
     rules += named("unshare", refuse(EPERM), _some_of(0, _NEW_NAMESPACE | _NEW_TIME))
     rules += named("ioctl", refuse(EPERM), Word(1, *_FORBIDDEN_CONTROLS))
@@ -112,6 +122,8 @@ def program(
     if not allow_unix_only:
         rules += named("socket", refuse(EAFNOSUPPORT), Word(0, _AF_NETLINK), Word(2, 0, one_of=False))
     rules += named("socketpair", refuse(EAFNOSUPPORT), Word(0, _AF_UNIX, one_of=False))
+    if not by_name:
+        rules += named("socket", refuse(EACCES), Word(0, _AF_UNIX))
     if not connect:
         # A datagram socket reaches any name without connecting, and `sendmsg` hides the name in memory.
         rules += named(
@@ -136,6 +148,22 @@ def program(
         rules += named("open", NOTIFY, Word(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
         rules += named("openat", NOTIFY, Word(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
     return bpf.assemble(calls.AUDIT_ARCH[on], rules, calls.LAST)
+
+
+def _no_gained_rights(named: Callable[..., list[Rule]], mediate: bool) -> list[Rule]:
+    """No file is made one that whoever runs it becomes its owner by. Folders may have such bits: there they mean
+    something else, so whoever holds the listener looks at what it is."""
+    rules: list[Rule] = []
+    for names, mode in (("chmod fchmod", 1), ("fchmodat fchmodat2", 2)):
+        rules += named(names, NOTIFY if mediate else refuse(EPERM), _some_of(mode, _GAINED))
+    for names, mode in (("creat mknod", 1), ("mknodat", 2)):
+        rules += named(names, refuse(EPERM), _some_of(mode, _GAINED))
+    for names, flags in (("open", 1), ("openat", 2)):
+        for making in (_O_CREAT, _O_NAMELESS):
+            rules += named(
+                names, refuse(EPERM), Word(flags, making, mask=making), _some_of(flags + 1, _GAINED)
+            )
+    return rules
 
 
 def _some_of(argument: int, bits: int) -> Word:
@@ -168,11 +196,14 @@ def prepare(
     connect: bool = True,
     removals: bool = False,
     opens: bool = False,
+    by_name: bool = True,
 ) -> bytes:
     """The program for this machine, kept: a fork server prepares it once for all that it forks."""
-    key = (allow_unix_only, mediate, connect, removals, opens)
+    key = (allow_unix_only, mediate, connect, removals, opens, by_name)
     if key not in _assembled:
-        _assembled[key] = program(allow_unix_only, mediate, connect=connect, removals=removals, opens=opens)
+        _assembled[key] = program(
+            allow_unix_only, mediate, connect=connect, removals=removals, opens=opens, by_name=by_name
+        )
     return _assembled[key]
 
 
@@ -183,13 +214,16 @@ def install(
     connect: bool = True,
     removals: bool = False,
     opens: bool = False,
+    by_name: bool = True,
 ) -> int | None:
     """Put the filter on this process and all it will start; it cannot be taken off.
 
     With `mediate` the answer is the listener's descriptor, closed on exec: whoever reads it must be another process,
     and from here on this one may not create a name before that process listens. OSError if the kernel refuses.
     """
-    bytecode = prepare(allow_unix_only, mediate, connect=connect, removals=removals, opens=opens)
+    bytecode = prepare(
+        allow_unix_only, mediate, connect=connect, removals=removals, opens=opens, by_name=by_name
+    )
     if library().prctl(
         _PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)
     ):

@@ -15,7 +15,7 @@ import socket
 from . import child, landlock, mounts, namespaces, ports, supervise, tree
 from .answering import Answering
 from .creation import Mediator, lower_rights
-from .protocol import Launch, Report, receive
+from .protocol import Launch, Report, receive, receive_descriptors
 from .session import Session
 
 MOST_PORTS = 1000
@@ -28,9 +28,10 @@ def run(session: Session, orders: socket.socket, channel: socket.socket) -> None
         session.template.join_shared()
         namespaces.leave_own()
         mounts.apply(session.own_steps)
-        namespaces.bound_capabilities()
         wake = tree.Wake()
         _hand_out_mounts(orders)
+        session.template.join_inner()
+        namespaces.bound_capabilities()
         # What a preview writes to is mounted when the command comes, and the wall stands on what is mounted.
         descriptors = receive(orders) if session.late else None
         if session.wall:
@@ -82,29 +83,43 @@ class _Ready(Answering):
             self.here.close()
             child.become(session, channel, there)
         there.close()
-        # Whoever made the view could do more with files than the command may. Done while the child gets ready.
-        lower_rights()
-        word, found, _, _ = socket.recv_fds(self.here, 1, 1, socket.MSG_CMSG_CLOEXEC)
-        if not word:
-            os._exit(1)  # the child has said why
         channel.close()
-        self.mediator = Mediator(found[0], session.rules, session.lock) if found else None
 
     def serve(self, descriptors: list[int], orders: socket.socket, wake: tree.Wake) -> None:
         """Have it run a command, and answer what that asks until all is over."""
         launch = Launch.read(descriptors[0])
         self.report = report = Report(descriptors[1])
         port = _lead_out(report) if launch.proxied else 0
-        if self.mediator is not None:
-            self.mediator.adopt(launch.own)
-            self.session.rules.anchor(mounts.above(launch.steps))
-        with self.here, contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
-            child.send(self.here, [descriptors[0], *descriptors[3:6]], port)
-        for descriptor in (descriptors[0], *descriptors[2:]):
-            os.close(descriptor)
+        view = _lock_view(self.session)
+        with self.here:
+            with contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
+                child.send(self.here, [descriptors[0], *descriptors[3:6], *view], port)
+            for descriptor in (descriptors[0], *descriptors[2:], *view):
+                os.close(descriptor)
+            # Whoever made the view could do more with files than the command may. Done while the child gets ready.
+            lower_rights()
+            self._mediate(launch)
         attention = tree.Attention(wake, [report.control, orders.fileno()])
         self.join(attention)
         supervise.watch_over(self.pid, launch.grace, report, attention, self.openers)
+        self.leave_room()
         if not tree.has_children():
             # Nobody else is in our namespace: there is no need to wait until the kernel has put the view away.
             report.say("done")
+
+    def _mediate(self, launch: Launch) -> None:
+        _, found = receive_descriptors(self.here, 1, 1)
+        self.mediator = None
+        if found:
+            self.session.rules.anchor(mounts.above(launch.steps))
+            self.session.rules.own = frozenset(launch.own)
+            self.session.rules.room = launch.room
+            self.mediator = Mediator(found[0], self.session.rules, self.session.lock)
+
+
+def _lock_view(session: Session) -> list[int]:
+    """Move into the view that the command will have, now that nothing more is laid over it; its descriptor."""
+    if session.template.inner < 0:
+        return []
+    namespaces.lock_mounts()
+    return [os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)]

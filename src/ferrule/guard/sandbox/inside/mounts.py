@@ -40,6 +40,7 @@ _CLONE, _CLOEXEC, _EMPTY, _RECURSIVE = 1, 0o2000000, 0x1000, 0x8000
 _FROM_EMPTY, _TO_EMPTY = 4, 0x40
 _READ_ONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_MS_READ_ONLY, _MS_REMOUNT, _MS_BIND = 1, 0x20, 0x1000
 _MNT_DETACH = 2
 
 
@@ -217,6 +218,12 @@ def _escaped(path: str) -> str:
 def _seal(place: str, _: str) -> None:
     request = struct.pack("QQQQ", _READ_ONLY, 0, 0, 0)
     call("syscall", _MOUNT_SETATTR, _HERE, os.fsencode(place), 0, request, len(request))
+
+
+def close_proc() -> None:
+    """`/proc` read-only, by the call that every kernel has: bubblewrap is used where there are no newer ones."""
+    flags = _MS_REMOUNT | _MS_BIND | _MS_READ_ONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    call("mount", b"none", b"/proc", None, flags, None)
 
 
 def _drop(place: str, _: str) -> None:

@@ -20,18 +20,35 @@ _NEW_OWN = 0x00020000 | 0x02000000
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT = 4, 24, 28, 47
 _PR_SET_NO_NEW_PRIVS = 38
 _AMBIENT_CLEAR_ALL = 4
+_VERSION_3 = struct.pack("=Ii", 0x20080522, 0)
 _SECURE = 0b11101111
 """Every secure bit of capabilities(7) but KEEP_CAPS, locked: being root by number gives nothing."""
 
 
 def leave_outside(user: bool) -> None:
     """What is forked from here on gets process ids of its own, and with `user` the rights of a user namespace."""
-    uid, gid = os.geteuid(), os.getegid()
-    call("unshare", (NEW_USER if user else 0) | NEW_PID)
     if user:
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{uid} {uid} 1")
-        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+        leave_user()
+    call("unshare", NEW_PID)
+
+
+def leave_user() -> None:
+    """A user namespace of our own, in which we are who we are, with all rights there."""
+    uid, gid = os.geteuid(), os.getegid()
+    call("unshare", NEW_USER)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def lock_mounts() -> None:
+    """Have a copy of all mounts, in which each holds fast to what it lies on.
+
+    The kernel locks mounts that are copied for a less privileged user namespace than the one that made them: none can be
+    taken off its place, not even when the copy's last process ends. Whoever still holds a folder then sees what lies over
+    the names in it. So this is to be called in another user namespace than the one that the mounts were made in.
+    """
+    call("unshare", NEW_MOUNTS)
 
 
 def leave_shared() -> None:
@@ -66,16 +83,19 @@ def bound_capabilities() -> None:
             break  # beyond the last one
 
 
-def drop_capabilities() -> None:
-    """All, for good: effective, permitted, inheritable and ambient, and being root by number gives none back."""
+def bound_rights() -> None:
+    """Nothing that is run from here on gains rights: being root by number gives none, nor does who owns a program."""
     # Who may not set them has few capabilities, and gains none below.
     with contextlib.suppress(PermissionError):
         call("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
     with contextlib.suppress(OSError):  # before Linux 4.3 there are none
         call("prctl", _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
-    version_3 = struct.pack("=Ii", 0x20080522, 0)
-    call("capset", version_3, bytes(24))
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """All, for good: effective, permitted and inheritable."""
+    call("capset", _VERSION_3, bytes(24))
 
 
 def limit(bounds: dict[str, int | None]) -> None:

@@ -2,12 +2,13 @@
 
 On top of the lists of `guard/reserved.py`:
 
-* RESERVED names are refused at any depth, and so is `.git/commondir`, which leads git to another folder's configuration.
+* RESERVED names are refused at any depth, and so are those of `LEADING`: they lead to another folder's configuration or are lists
+  of programs to run.
 * PROTECTED names are refused where they begin at the workspace's root: `site-packages/x.pth` at the root is
   run by whoever starts Python here, the one in a virtual environment is what pip is for. `.git` is exempt: git
   commands write it, apart from RESERVED names inside.
 * `.git` is a folder or nothing: a file or link of that name leads git to a configuration elsewhere.
-* SECRET names may be created: a test key is the command's own. They are reported, so that it stays readable to it.
+* SECRET names may be created: a test key is the command's own. They are reported, so that it stays readable to it, and counted.
 
 The lists fold spelling, so `.GIT` and `.git ` are `.git` here as everywhere.
 """
@@ -25,8 +26,16 @@ if TYPE_CHECKING:
 
 FREE, SECRET, REFUSED = 0, 1, 2
 
+MOST_ROOM = 10_000
+"""Names that commands may make of those that are hidden from others: half of what one command's view can hide."""
 _MOST_KEPT = 16_384
-_EXTRA_RESERVED = (".git/**/commondir",)
+LEADING = (
+    ".git/**/commondir",
+    ".git/**/rebase-merge/git-rebase-todo",
+    ".hg/sharedpath",
+    ".hg/hgrc-not-shared",
+)
+"""Beyond the lists: what version control follows to other configurations, or runs when a person goes on with a rebase."""
 
 
 def _reserved() -> ModuleType:
@@ -47,7 +56,8 @@ def _reserved() -> ModuleType:
 class Rules:
     """The names of one command. `roots` are absolute folders; the first is the workspace.
 
-    `own` are files (device, inode) with secret names that the session's own commands created.
+    `own` are files (`file_identity`) that the session's own commands created and that are hidden from others, `room` how many
+    more of these there may be.
     """
 
     def __init__(
@@ -56,19 +66,21 @@ class Rules:
         reserved: tuple[str, ...] = (),
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
-        own: frozenset[tuple[int, int]] = frozenset(),
+        own: frozenset[str] = frozenset(),
+        room: int = MOST_ROOM,
     ) -> None:
         lists = _reserved()
         self.own = own
+        self.room = room
         self.anchored: frozenset[str] = frozenset()
         """Folders above something that a mask covers, relative to a root: they stay where they are."""
         self._roots = tuple(os.fsencode(root).rstrip(b"/") for root in roots)
         # Names below these cannot be on /proc.
         self.usual = tuple(root for root in self._roots if not b"/proc".startswith(root))
-        self._names = lists.Names((*_EXTRA_RESERVED, *reserved), secret, protected)
+        self._names = lists.Names((*LEADING, *reserved), secret, protected)
         # Names that mean version control, in any spelling that the lists fold.
         self._git = lists.Names(reserved=(".git", "git~1"))
-        deep = [*lists.RESERVED, *_EXTRA_RESERVED, *reserved, *lists.SECRET, *secret]
+        deep = [*lists.RESERVED, *LEADING, *reserved, *lists.SECRET, *secret]
         at_root = [*lists.PROTECTED, *protected]
         self._leads = lists.Names(reserved=tuple(sorted(_leading(deep))))
         self._leads_at_root = lists.Names(reserved=tuple(sorted(_leading(at_root))))
@@ -169,7 +181,7 @@ def rules(
     reserved: tuple[str, ...] = (),
     secret: tuple[str, ...] = (),
     protected: tuple[str, ...] = (),
-    own: frozenset[tuple[int, int]] = frozenset(),
+    own: frozenset[str] = frozenset(),
 ) -> Rules:
     """`Rules`, kept for the next command: made in the fork server, every fork finds them ready."""
     key = (roots, reserved, secret, protected)

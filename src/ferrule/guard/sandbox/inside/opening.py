@@ -15,6 +15,7 @@ from errno import EACCES, EAGAIN, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENXIO
 from . import file_calls
 from .callers import Refusal
 from .file_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
+from .file_identity import identify
 from .requests import Request
 from .resolving import MOST_LINKS, Place
 
@@ -37,7 +38,7 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
         place, handle = _look_up(request, start, flags)
         if place.name != place.plain:
             return _why_not(place, flags)
-        secret = request.check(place)
+        secret = request.check(place, room=handle < 0)
         request.still_waits()
         if handle >= 0:
             return -EACCES if place.foreign else open_existing(request, place, handle, flags)
@@ -48,7 +49,7 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
         if created >= 0:
             request.handles.keep(created)
             if secret is not None:
-                request.ground.note_made(os.fstat(created), secret)
+                request.ground.note_made(identify(created), secret)
             return give(request, created, flags)
         if created != -EEXIST:
             return created

@@ -13,6 +13,7 @@ from errno import EACCES, EBUSY, EINVAL, EPERM
 
 from . import file_calls
 from .callers import Refusal
+from .file_identity import identify
 from .naming import FREE, REFUSED, SECRET
 from .requests import Request, is_folder
 from .resolving import Place
@@ -58,8 +59,8 @@ def _rename(
     made = [found for move in moves for found in move.check()]
     result = file_calls.renameat2(source.folder, source.name, target.folder, target.name, flags)
     if result == 0:
-        for status, name in made:
-            request.ground.note_made(status, name)
+        for identity, name in made:
+            request.ground.note_made(identity, name)
     return result
 
 
@@ -74,8 +75,8 @@ class _Move:
         self.old, self.new = request.name_of(source), request.name_of(target)
         self.status = status
 
-    def check(self) -> list[tuple[os.stat_result, str]]:
-        """What gets a secret name by this. Refusal if a name becomes reserved, or ceases to be reserved or secret."""
+    def check(self) -> list[tuple[str, str]]:
+        """The identity of what gets a secret name by this. Refusal if a name becomes reserved, or ceases to be reserved or secret."""
         if self.status is None:
             return []
         folder = is_folder(self.status)
@@ -84,15 +85,17 @@ class _Move:
         if self.old in self.request.ground.rules.anchored:
             # While it moves, the look for what to mask before another command could miss what is in it.
             raise Refusal(EBUSY)
-        found = list(self._changed(self.old, self.new, self.status))
+        found = list(self._changed(self.old, self.new, self.status, self.source.folder, self.source.plain))
         if folder and self._content_may_change():
-            for below, status in _content(self.source.folder, self.source.plain):
-                found += self._changed(_below(self.old, below), _below(self.new, below), status)
+            for below, status, handle, entry in _content(self.source.folder, self.source.plain):
+                old, new = _below(self.old, below), _below(self.new, below)
+                found += self._changed(old, new, status, handle, entry)
         return found
 
     def _changed(
-        self, old: str | None, new: str | None, status: os.stat_result
-    ) -> Iterator[tuple[os.stat_result, str]]:
+        self, old: str | None, new: str | None, status: os.stat_result, within: int, entry: bytes
+    ) -> Iterator[tuple[str, str]]:
+        """`entry` in the folder `within` is what moves, and `status` its own."""
         folder = is_folder(status)
         before = self.request.verdict(old, folder=folder)
         after = self.request.verdict(new, folder=folder)
@@ -100,10 +103,13 @@ class _Move:
             return
         if after == REFUSED and new is not None:
             raise self.request.ground.refuse(new)
-        if old is not None and (before == REFUSED or (after == FREE and not self.request.is_own(status))):
+        if old is not None and (
+            before == REFUSED or (after == FREE and not self.request.is_own(within, entry))
+        ):
             raise self.request.ground.refuse(old)
         if after == SECRET and new is not None:
-            yield status, new
+            self.request.ground.take_room(1 if folder else status.st_nlink)
+            yield identify(within, entry), new
 
     def _content_may_change(self) -> bool:
         if self.old is None or self.new is None:
@@ -132,8 +138,8 @@ def _below(name: str | None, below: str) -> str | None:
     return None if name is None else f"{name}/{below}"
 
 
-def _content(parent: int, name: bytes) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a folder. Refusal if it cannot be seen, or is too much to look at."""
+def _content(parent: int, name: bytes) -> Iterator[tuple[str, os.stat_result, int, bytes]]:
+    """Everything below a folder, with the folder that each is in. Refusal if it cannot be seen, or is too much to look at."""
     count = 0
     for path, folders, files, handle in os.fwalk(name, dir_fd=parent, onerror=_unseen):
         base = path[len(name) + 1 :]
@@ -141,10 +147,8 @@ def _content(parent: int, name: bytes) -> Iterator[tuple[str, os.stat_result]]:
             count += 1
             if count > _MOST_ENTRIES:
                 raise Refusal(EACCES)
-            yield (
-                os.fsdecode(base + b"/" + entry if base else entry),
-                os.stat(entry, dir_fd=handle, follow_symlinks=False),
-            )
+            status = os.stat(entry, dir_fd=handle, follow_symlinks=False)
+            yield os.fsdecode(base + b"/" + entry if base else entry), status, handle, entry
 
 
 def _unseen(error: OSError) -> None:

@@ -7,26 +7,31 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from errno import EACCES
+from errno import EACCES, EDQUOT
 
 from . import file_calls
 from .callers import Caller, Gone, Memory, Refusal
 from .covers import Covers
+from .file_identity import identify
 from .naming import FREE, REFUSED, SECRET, Rules
 from .notifications import Asked, Listener
 from .resolving import Handles, Place, Resolver
 
 MOST_REPORTED = 1000
+_COUNT = 8
+"""Bytes of the count of names that running commands made and that must be hidden."""
 
 
 class Made:
-    """A file with a secret name that the command created. `name` is relative to its root."""
+    """A file that the command created and that is hidden from commands of others: one with a secret name, a socket.
 
-    __slots__ = ("device", "inode", "name")
+    `identity` as of `file_identity`. `name` is relative to its root.
+    """
 
-    def __init__(self, device: int, inode: int, name: str) -> None:
-        self.device = device
-        self.inode = inode
+    __slots__ = ("identity", "name")
+
+    def __init__(self, identity: str, name: str) -> None:
+        self.identity = identity
         self.name = name
 
 
@@ -47,7 +52,9 @@ class Ground:
         self.refused: list[str] = []
         self.made: list[Made] = []
         self.openers: set[int] = set()
-        self.own: set[tuple[int, int]] = set(rules.own)
+        self.own: set[str] = set(rules.own)
+        self._room = rules.room
+        self._taken = 0
         # Opened anew: locks belong to an open file, and forks of one server share what they inherit.
         self._lock = None if lock is None else os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
         self._umask = os.umask(0)
@@ -78,10 +85,38 @@ class Ground:
             self.refused.append(name)
         return Refusal(EACCES)
 
-    def note_made(self, status: os.stat_result, name: str) -> None:
-        self.own.add((status.st_dev, status.st_ino))
-        if len(self.made) < MOST_REPORTED:
-            self.made.append(Made(status.st_dev, status.st_ino, name))
+    def note_made(self, identity: str, name: str) -> None:
+        if identity:
+            self.own.add(identity)
+            self.made.append(Made(identity, name))
+
+    def take_room(self, count: int = 1) -> None:
+        """Refusal where the workspace would hold too many names that must be hidden from commands of others.
+
+        Counted are the names that were there when the command began, and those that commands made since that run at the same
+        time: the latter in the file that all their mediators share, until `leave_room`.
+        """
+        used = self._change_used(count)
+        if used > self._room:
+            self._change_used(-count)
+            raise Refusal(EDQUOT)
+        self._taken += count
+
+    def leave_room(self) -> None:
+        """The command is over: who looks next sees what it left."""
+        self._change_used(-self._taken)
+        self._taken = 0
+
+    def _change_used(self, count: int) -> int:
+        if self._lock is None:
+            return self._taken + count
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)
+        try:
+            used = int.from_bytes(os.pread(self._lock, _COUNT, 0), "little") + count
+            os.pwrite(self._lock, max(used, 0).to_bytes(_COUNT, "little"), 0)
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+        return used
 
 
 class Request:
@@ -120,8 +155,11 @@ class Request:
             return None
         return self.ground.rules.relative(place.path, plain)
 
-    def check(self, place: Place, *, folder: bool = False) -> str | None:
-        """The name if creating it is to be reported as `made`. Refusal if the rules forbid it."""
+    def check(self, place: Place, *, folder: bool = False, room: bool = True) -> str | None:
+        """The name if creating it is to be reported as `made`. Refusal if the rules forbid it.
+
+        `room`: it is not there yet, and so takes room.
+        """
         self.ground.covers.enter(place.path, place.plain)
         name = self.name_of(place)
         if name is None:
@@ -129,7 +167,19 @@ class Request:
         verdict = self.ground.rules.decide(name, folder=folder)
         if verdict == REFUSED:
             raise self.ground.refuse(name)
-        return name if verdict == SECRET else None
+        if verdict != SECRET:
+            return None
+        if room:
+            self.ground.take_room()
+        return name
+
+    def check_socket(self, place: Place) -> str | None:
+        """The same for a socket, which is hidden from commands of others whatever its name is."""
+        secret = self.check(place)
+        name = self.name_of(place)
+        if secret is None and name is not None:
+            self.ground.take_room()
+        return name
 
     def verdict(self, name: str | None, *, folder: bool) -> int:
         return FREE if name is None else self.ground.rules.decide(name, folder=folder)
@@ -137,7 +187,7 @@ class Request:
     def made(self, place: Place, name: str | None) -> None:
         """Report what was created at a place, if `name` says that it is to be reported."""
         if name is not None:
-            self.ground.note_made(os.stat(place.plain, dir_fd=place.folder, follow_symlinks=False), name)
+            self.ground.note_made(identify(place.folder, place.plain), name)
 
     def exists(self, place: Place) -> bool:
         found = file_calls.openat(place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0)
@@ -155,8 +205,9 @@ class Request:
                 return None  # a pipe, a socket: it lies nowhere
         return self.ground.covers.seen(folder or b"/", name, status, flags)
 
-    def is_own(self, status: os.stat_result) -> bool:
-        return (status.st_dev, status.st_ino) in self.ground.own
+    def is_own(self, folder: int, name: bytes = b"") -> bool:
+        """Whether commands of the session made the file of this name, or the one that a descriptor holds."""
+        return bool(self.ground.own) and identify(folder, name) in self.ground.own
 
 
 def is_folder(status: os.stat_result) -> bool:

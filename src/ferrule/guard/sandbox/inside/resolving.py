@@ -1,7 +1,8 @@
 """Where a caller's name leads: to a handle of a folder, and a last component that nobody has looked up yet.
 
 The folder is held by descriptor from here on, so that what is judged is what is used. Links on the way are followed by
-the kernel. Names that lead through /proc mean the caller's process and not ours: these few are walked here, one component
+the kernel. A folder on a mount that is not in our view is refused: it came from somebody else, its path says nothing, and what
+lies over its names is not what lies over ours. Names that lead through /proc mean the caller's process and not ours: these few are walked here, one component
 at a time, and only the caller's own entries are followed. Another process's (`/proc/1/cwd`!) are refused.
 """
 
@@ -80,6 +81,7 @@ class Resolver:
     def __init__(self, usual: tuple[bytes, ...] = ()) -> None:
         self._own = os.open("/proc/self/fd", os.O_PATH)
         self._usual = usual
+        self._mounts: set[int] = set()
 
     def where(self, descriptor: int) -> bytes:
         """The absolute path of an open file."""
@@ -87,6 +89,26 @@ class Resolver:
         if not path.startswith(b"/"):
             raise Refusal(EACCES if stat.S_ISDIR(os.fstat(descriptor).st_mode) else ENOTDIR)
         return path
+
+    def _check_mount(self, folder: int, path: bytes) -> None:
+        """Refusal of a folder that another view has. Mounts of ours never change, so each is looked at once."""
+        mount = file_calls.mount_of(folder)
+        if mount in self._mounts:
+            return
+        if not self._mounts:
+            self._mounts.update(map(self._mount_at, self._usual))
+        if mount < 0 or mount != self._mount_at(path):
+            raise Refusal(EACCES)
+        self._mounts.add(mount)
+
+    def _mount_at(self, path: bytes) -> int:
+        found = file_calls.open_folder(AT_FDCWD, path)
+        if found < 0:
+            return found
+        try:
+            return file_calls.mount_of(found)
+        finally:
+            os.close(found)
 
     def place(self, caller: Caller, base: int, path: bytes, handles: Handles) -> Place:
         """`base` is a descriptor number of the caller's, or AT_FDCWD for its folder."""
@@ -117,6 +139,7 @@ class Resolver:
             found, direct = self._walk(caller, folder, parent, handles), False
             where = self.where(found)
             on_proc = file_calls.on_proc(found)
+        self._check_mount(found, where)
         foreign = on_proc and not _owns(caller, where)
         return Place(found, where, name, on_proc, foreign, direct)
 

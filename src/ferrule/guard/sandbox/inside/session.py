@@ -23,13 +23,15 @@ class Session:
     `limits` as of `namespaces.limit`. `groups`: control groups to be in (`groups.Group`). `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which names are
     guarded, the workspace first. `wall`: what Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls are. `late`: a command's steps
     change what the wall stands on.
+    `locked`: commands are in another user namespace than the one that the mounts over names were made in; where they cannot be, no
+    command may reach another one by a socket's name, since a folder that it was handed would outlive what lies over its names.
     `way`: `namespaces`, or who else holds commands (`bubblewrap`, `landlock`). `held`: what steps call the folder of what is laid over
     names, and where that is, for who lays nothing; `own_folders` are what commands may write besides the roots there, the
     last in place of /dev/shm.
     """
 
     _fields = (
-        "filtered", "groups", "held", "late", "limits", "names", "own_folders", "own_steps", "roots", "steps", "user", "view",
+        "filtered", "groups", "held", "late", "limits", "locked", "names", "own_folders", "own_steps", "roots", "steps", "user", "view",
         "wall", "way",
     )  # fmt: skip
     record: int
@@ -52,6 +54,7 @@ class Session:
         wall: tuple[Granted, ...] = (),
         filtered: bool = True,
         late: bool = False,
+        locked: bool = True,
         way: str = "namespaces",
         held: tuple[str, str] = ("", ""),
         own_folders: tuple[str, ...] = (),
@@ -70,6 +73,7 @@ class Session:
         self.wall = wall
         self.filtered = filtered
         self.late = late
+        self.locked = locked
 
     def encode(self) -> bytes:
         """As the bytes of a record."""
@@ -96,7 +100,7 @@ class Session:
                 os.write(self.record, self.encode())
                 return
             if self.filtered:
-                filter.prepare(False, True)
+                filter.prepare(False, True, by_name=self.locked)
                 creation.creating_calls()
             self.template = template.make(self.user, self.view, self.steps)
         except OSError as error:
@@ -105,7 +109,7 @@ class Session:
 
     def confine(self, listener: socket.socket) -> None:
         """Filter the calls of this process, and send pid 1 the filter's descriptor, or word that there is none."""
-        descriptor = filter.install(False, True) if self.filtered else None
+        descriptor = filter.install(False, True, by_name=self.locked) if self.filtered else None
         if descriptor is None:
             listener.send(b"-")
             return

@@ -16,7 +16,7 @@ import socket
 import struct
 import sys
 
-from . import beside, landlock, namespaces, ports, supervise, tree
+from . import beside, landlock, mounts, namespaces, ports, supervise, tree
 from .protocol import TAKE, Launch, Report, receive
 from .session import Session
 
@@ -108,9 +108,15 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=word)
     try:
-        namespaces.hide_from_children()
         session = Session.read(record)
         session.lock = lock
+        if session.locked:
+            # In the namespaces that bubblewrap made the last process would take what lies over names along when it ends.
+            namespaces.leave_user()
+            namespaces.lock_mounts()
+            mounts.close_proc()
+        namespaces.hide_from_children()
+        namespaces.bound_capabilities()
         session.name_rules()
         beside.prepare(session)
         wake = tree.Wake()
@@ -128,6 +134,7 @@ def main() -> None:
         pid, answering = beside.start(session, launch, descriptors, channel, report)
         answering.join(attention)
         supervise.watch_over(pid, launch.grace, report, attention, answering.openers)
+        answering.leave_room()
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         if channel.fileno() >= 0:
             channel.send(beside.BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000])

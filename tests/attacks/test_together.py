@@ -1,0 +1,156 @@
+"""Commands of one session that work together reach no more than one alone: on each rung, whoever of them ends first.
+
+Each row is shown to do its harm where nothing holds it, or says why that cannot be shown. `make attacks` takes all rows,
+other runs a share of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from confined import Confined
+from sandbox_world import World
+from together_rows import PRELUDE, TOGETHER, Together
+
+from ferrule.guard.sandbox import bubblewrapped
+from ferrule.guard.sandbox.policy import Bounds, Policy
+from ferrule.guard.sandbox.probes import probe
+from ferrule.guard.sandbox.rungs import ladder
+
+RUNGS = ("namespaces", "bubblewrap", "landlock")
+SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 9
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    # Not below /tmp: that is a folder of its own inside the sandbox.
+    built = World(Path(tempfile.mkdtemp(prefix="ferrule-attacks-", dir=Path.home())))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module", params=RUNGS)
+def rung(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def confined(world: World, rung: str) -> Iterator[Confined]:
+    policy = Policy(
+        world.root,
+        readable=(str(world.library),),
+        writable=(str(world.shared),),
+        bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
+    )
+    found = next((one for one in ladder(policy, probe()) if one.name == rung), None)
+    if found is None:
+        pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(world.home))
+        patch.setenv("DEPLOY_TOKEN", world.canary().strip())
+        built = Confined(replace(policy, require=frozenset()), found)
+        yield built
+        built.close()
+
+
+def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
+    """The scripts of a row as bash runs them in this world."""
+    return [
+        world.text(f"exec <python> - <<'END'\n{PRELUDE}\n{script}\nEND".replace("<row>", row.id))
+        for script in scripts
+    ]
+
+
+@pytest.mark.proves("sandbox.attacks.together")
+@pytest.mark.parametrize("row", TOGETHER[::SHARE], ids=lambda row: row.id)
+def test_commands_that_work_together_reach_nothing(world: World, confined: Confined, row: Together) -> None:
+    tmp = confined.sandbox.scratch
+    assert tmp is not None
+    shown = confined.together(
+        texts(world, row, row.stay),
+        texts(world, row, row.end),
+        tmp[0] / row.id / "go",
+        home=world.home,
+    )
+    assert not world.harm(shown), shown.decode(errors="replace")[-800:]
+
+
+def unconfined(world: World, row: Together, tmp: Path) -> bytes:
+    environment = {**os.environ, "HOME": str(world.home), "TMPDIR": str(tmp)}
+    environment["DEPLOY_TOKEN"] = world.canary().strip()
+
+    def start(text: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["bash", "--noprofile", "--norc", "-c", text],
+            cwd=world.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def end(shell: subprocess.Popen[bytes]) -> bytes:
+        try:
+            return shell.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            return shell.communicate()[0]
+
+    staying = [start(text) for text in texts(world, row, row.stay)]
+    shown = [end(start(text)) for text in texts(world, row, row.end)]
+    (tmp / row.id).mkdir(exist_ok=True)
+    (tmp / row.id / "go").touch()
+    return b"".join([*shown, *map(end, staying)])
+
+
+@pytest.mark.proves("sandbox.attacks.rows-do-harm")
+@pytest.mark.parametrize("row", TOGETHER[::SHARE], ids=lambda row: row.id)
+def test_unconfined_commands_do_the_harm_together(world: World, row: Together) -> None:
+    if row.why_no_control:
+        pytest.skip(row.why_no_control)
+    tmp = Path(tempfile.mkdtemp(prefix="ferrule-together-"))
+    try:
+        shown = unconfined(world, row, tmp)
+    finally:
+        shutil.rmtree(tmp)
+    assert world.harm(shown), shown.decode(errors="replace")[-500:]
+
+
+def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
+    assert len(TOGETHER) >= 60
+    assert len({row.id for row in TOGETHER}) == len(TOGETHER)
+
+
+@pytest.mark.proves("sandbox.attacks.together-unlocked")
+def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bubblewrapped, "probe", lambda: replace(probe(), bwrap_locks=False))
+    policy = Policy(world.root, require=frozenset())
+    found = next((one for one in ladder(policy, probe()) if one.name == "bubblewrap"), None)
+    if found is None:
+        pytest.skip("this machine cannot start `bubblewrap`")
+    held = Confined(policy, found)
+    try:
+        scratch = held.sandbox.scratch
+        assert scratch is not None
+        for row in TOGETHER:
+            if row.id not in ("by-stream-read", "by-datagram-make"):
+                continue
+            stay, end = texts(world, row, row.stay), texts(world, row, row.end)
+            shown = held.together(stay, end, scratch[0] / row.id / "go", home=world.home)
+            assert b"Permission denied" in shown
+            assert not world.harm(shown), shown
+        _, shown = held.run("python3 -c 'import socket; socket.socketpair(); print(\"pairs\")'")
+        assert shown == b"pairs\n"
+    finally:
+        held.close()
