@@ -11,7 +11,6 @@ from ferrule.core.frozen import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
 from .matching import Case, Need, host_of, normal
-from .named_paths import judge_paths, located_paths
 from .parts import Analysis
 from .reserved import Names
 from .words import ANY, BRACE, ONE, UNKNOWN, literal
@@ -72,6 +71,7 @@ def _each(subject: Subject) -> tuple[str, ...]:
 
 def _with_variables(analysis: Analysis, variables: tuple[str, ...], around: Surroundings) -> Analysis:
     """As if they were written before the command: every part gets them, and what they name is judged."""
+    from .named_paths import judge_paths  # as `command` above
     from .variables import beside  # few calls set any
 
     given = beside(variables)
@@ -131,6 +131,8 @@ def _command_needs(analysis: Analysis, around: Surroundings) -> Iterator[Need]:
 
 
 def _named(analysis: Analysis, around: Surroundings) -> Iterator[tuple[str, bool]]:
+    from .named_paths import located_paths  # as `command` above
+
     for named, folders in located_paths(analysis.parts, analysis.loose, around.root):
         if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):
             for folder in folders:

@@ -17,7 +17,7 @@ from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 
 from .folders import MOVERS, absolute
-from .hazards import INTERPRETERS, LISTERS, SCRIPT_FIRST, SHELLS, TALKERS, base, listed, writes
+from .hazards import GIT_HARMLESS, INTERPRETERS, LISTERS, SCRIPT_FIRST, SHELLS, TALKERS, base, listed, writes
 from .parts import Finding, Part
 from .programs import Judged, judge
 from .reserved import RESERVED, SECRET, Names
@@ -30,7 +30,7 @@ _DESCRIPTOR = expression(r"/dev/fd/[0-9]+")
 _SCHEME = expression(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _FILE_URL = expression(r"file:(?://[^/]*)?", re.IGNORECASE)
 _CODE_FLAG = expression(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
-_GIT_PLAIN = listed("--no-pager --no-optional-locks --literal-pathspecs -P")
+_WILDCARD = re.compile("[\1-\3]")
 _IN_CODE = expression(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 
@@ -59,7 +59,7 @@ def located_paths(
     for part in parts:
         folders = absolute(part, start, closure)
         for named in _named_by(part):
-            yield replace(named, goes=part.target in MOVERS), folders
+            yield replace(named, goes=True) if part.target in MOVERS else named, folders
     for word in loose:
         for named in _pieces(word.text, False, False):
             yield named, closure
@@ -93,7 +93,7 @@ def _roles(part: Part, program: str, rest: Sequence[str]) -> Iterator[tuple[str,
         at = {index + 1 for index, word in enumerate(rest) if _CODE_FLAG.fullmatch(word)}
         yield from ((word, "code" if index in at else "any") for index, word in enumerate(rest))
         return
-    judged = [] if part.renamed or not _is_installed(part) else _judged(part, program, rest)
+    judged = () if part.renamed or not _is_installed(part) else _judged(part, program, rest)
     said: set[int] = set()
     for piece in judged:
         if piece.sure:
@@ -112,11 +112,11 @@ def _is_installed(part: Part) -> bool:
     return "/" not in part.stripped[0].text or part.stripped[0].text.startswith(("/usr/bin/", "/bin/"))
 
 
-def _judged(part: Part, program: str, rest: Sequence[str]) -> list[Judged]:
+def _judged(part: Part, program: str, rest: Sequence[str]) -> Sequence[Judged]:
     """The arguments as the program reads them, up to where the shell could make other words of them."""
     verb, start = "", 0
     if program == "git":
-        while start < len(rest) and rest[start] in _GIT_PLAIN:
+        while start < len(rest) and rest[start] in GIT_HARMLESS:
             start += 1
         verb = rest[start] if start < len(rest) else ""
         start += 1
@@ -125,8 +125,11 @@ def _judged(part: Part, program: str, rest: Sequence[str]) -> list[Judged]:
         if word.splits or (word.may_be_flag and UNKNOWN in word.text):
             open_from = index
             break
+    judged = judge(program, rest[start:], verb)
+    if not start and open_from == len(rest):
+        return judged
     found: list[Judged] = []
-    for piece in judge(program, rest[start:], verb):
+    for piece in judged:
         index, value_index = piece.index + start, piece.value_index + start
         sure = piece.sure and max(index, value_index) < open_from
         found.append(replace(piece, index=index, value_index=value_index, sure=sure))
@@ -259,11 +262,13 @@ def _refused(named: NamedPath, name: str, names: Names | None) -> Finding | None
 
 
 def _could_be_secret(text: str, names: Names) -> str | None:
+    if _WILDCARD.search(text) is None:
+        return None
     components = [component for component in text.split("/") if component]
     for pattern in (*SECRET, *RESERVED, *names.secret, *names.reserved):
         wanted = [part for part in pattern.strip("/").split("/") if part != "**"]
         for index, component in enumerate(components):
-            if not re.search("[\1-\3]", component):
+            if _WILDCARD.search(component) is None:
                 continue
             if pattern.startswith("/") and index:
                 continue

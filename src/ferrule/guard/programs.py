@@ -12,20 +12,16 @@ is not listed, and an option that its table does not know, is judged as if every
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from ferrule.core.frozen import frozen
 
+from .hazards import listed
 from .options import Argument, Option, Style, Table, read, table_of
 
 Role = Literal["written", "text", "any"]
 """`written` is a path that is created or changed; `any` may be a path or text, by what it looks like."""
-
-
-def listed(text: str) -> frozenset[str]:
-    """The words of a text as a set."""
-    return frozenset(text.split())
 
 
 _TEXT_VALUES = listed(
@@ -98,130 +94,135 @@ _NODE = (
     " --init-module --viewer --browser"
 )
 
-PROGRAMS: dict[str, Program] = {
-    **dict.fromkeys(
-        listed("cat head tail nl wc comm cmp tac sha256sum md5sum ls du df stat paste join fold"), _FILES
-    ),
-    "cut": _FILES,
-    "column": _program(text="--separator --output-separator --table-columns"),
-    "echo": _program(operands=("text",)),
-    "tr": _program(operands=("text",)),
-    "seq": _program(operands=("text",), mixed=False),
-    "basename": _program(operands=("any", "text"), text="--suffix"),
-    "date": _program("--set --file", operands=("text",), text="--date"),
-    "sort": _program("--compress-program --temporary-directory --files0-from", "--output"),
-    "shuf": _program("--random-source", "--output"),
-    "uniq": _program(operands=("any", "written")),
-    "xxd": _program(operands=("any", "written"), style="single"),
-    "split": _program("--filter", operands=("any", "written")),
-    "diff": _program("--to-file --from-file", text="--label --show-function-line --ignore-matching-lines"),
-    "file": _program("--compile --magic-file --preserve-date", text="--separator --parameter"),
-    "tree": _program("-R", "-o", text="-P -I -T -H -L --sort --timefmt", style="getopt"),
-    "less": _program("--log-file --LOG-FILE --lesskey-file --lesskey-src --lesskey-content --tag-file", text="--pattern"),
-    "man": _program("--pager --preprocessor --html --config-file --manpath --update --catman", operands=("text",)),
-    "grep": _GREP,
-    "egrep": _GREP,
-    "fgrep": _GREP,
-    "rg": _program(
-        "--pre --hostname-bin --search-zip --follow", text="--glob --iglob --type --type-not --replace --regexp",
-        operands=("text", "any"), instead="--regexp --file --files --type-list",
-    ),
-    "ag": _program("--pager --search-zip", text="--ignore --file-search-regex -G", operands=("text", "any")),
-    "fd": _program("--exec --exec-batch", text="--extension --exclude --type --glob", operands=("text", "any")),
-    "sed": _SED,
-    **dict.fromkeys(("gawk", "awk", "nawk", "mawk"), _AWK),
-    "jq": _program(
-        "--from-file --rawfile --slurpfile --argfile -L", text="--arg --argjson", operands=("text", "any"),
-        instead="--from-file",
-    ),
-    "yq": _program(
-        "--in-place --from-file --rawfile --slurpfile -L --split-exp --split-exp-file", operands=("text", "any")
-    ),
-    "tar": _program(
-        "--to-command --checkpoint-action --use-compress-program --rsh-command --info-script --new-volume-script"
-        " --rmt-command --extract --get --absolute-names --directory --delete --overwrite --remove-files"
-        " --unlink-first --recursive-unlink --backup --multi-volume",
-        "--index-file --listed-incremental --volno-file",
-        text="--exclude --transform --xform --owner --group --mode --mtime --label --newer",
-    ),
-    "curl": _program(
-        "--config --upload-file --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string"
-        " --request --request-target --proxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname --netrc"
-        " --netrc-file --netrc-optional --cert --key --proxy-cert --proxy-key --unix-socket --abstract-unix-socket"
-        " --json --url --url-query --next --remote-name --remote-name-all --remote-header-name --output-dir"
-        " --create-dirs --quote --postquote --prequote --engine --resolve --connect-to --doh-url --dns-servers"
-        " --variable --mail-from --mail-rcpt --telnet-option --ftp-create-dirs --append",
-        "--output --dump-header --cookie-jar --trace --trace-ascii --stderr --etag-save --libcurl --alt-svc --hsts",
-        text="--header --user-agent --write-out --max-time --connect-timeout --retry --range --max-filesize --proto",
-        most=1,
-    ),
-    "wget": _program(
-        "--execute --post-data --post-file --input-file --use-askpass --config --directory-prefix --method --body-data"
-        " --body-file --delete-after --content-disposition --private-key --certificate",
-        "--output-document --output-file --append-output --save-cookies --rejected-log --warc-file --hsts-file",
-        most=1,
-    ),
-    "rsync": _program(
-        "--rsh --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded --del --rsync-path"
-        " --daemon --config --remove-source-files --files-from --password-file --include-from --exclude-from --early-input"
-        " --sockopts --dparam --force --read-batch",
-        "--log-file --write-batch --only-write-batch --partial-dir --temp-dir --backup-dir",
-    ),
-    "scp": _program("-S -o -F -D -J -i", operands=("any",)),
-    "zip": _program("--unzip-command --test --move --delete -T -TT -m -d -@ -O -b"),
-    "npm": _program(
-        _NODE, words="exec x explore config c set edit pkg init create publish unpublish login logout adduser token",
-        style="npm",
-    ),
-    "pnpm": _program("--dir --script-shell --shell-mode --config --global", words="exec dlx create config set"),
-    "yarn": _program(
-        "--cwd --use-yarnrc --script-shell --modules-folder --global-folder --prefix", words="exec dlx create config set"
-    ),
-    "pip": _program(_PIP + " --log --proxy --root --report"),
-    "cargo": _program(_CARGO),
-    "pytest": _program(
-        "--rootdir --confcutdir --override-ini --config-file --basetemp --pdbcls --debug --pastebin -p",
-        "--junit-xml --junitxml --log-file",
-        text="-k -m --deselect --durations --maxfail --tb -W --capture", operands=("any",),
-    ),
-    "nc": _program("-e -c -l -x -X -P -U", operands=("text",)),
-    "ncat": _program(
-        "--exec --sh-exec --lua-exec --listen --proxy --proxy-auth --unixsock", "--output --hex-dump --append-output",
-        operands=("text",),
-    ),
-    "gh": _program(words="alias extension config auth api codespace secret ssh-key gpg-key variable"),
-    "docker": _program(
-        "--volume --mount --privileged --host --config --device --env-file --cap-add --security-opt --pid --network"
-        " --userns --ipc --volumes-from --entrypoint --add-host --cidfile --iidfile --metadata-file --output --secret --ssh",
-        text="--format --filter --tail --since --until --name",
-        operands=("any",),
-    ),
-    "make": _program("--eval --file --include-dir --environment-overrides --touch", text="--jobs --load-average"),
-    "find": _program(
-        "-exec -execdir -ok -okdir -delete -files0-from -follow -L", "-fprint -fprint0 -fprintf -fls", style="single"
-    ),
-    "openssl": _program(
-        "-engine -config -provider -provider-path -passin -pass -passout -kdfopt -key -inkey", "-out -keyout -writerand",
-        style="single",
-    ),
-    "java": _program(style="single"),
-    "ruff": _program("--config --output-file --cache-dir --add-noqa", text="--select --ignore --extend-select"),
-    "uv": _program(
-        "--directory --project --config-file --python --index-url --extra-index-url --index --default-index --find-links"
-        " --with --with-editable --with-requirements --env-file --target --prefix --cache-dir --allow-insecure-host"
-        " --script --gui-script --module",
-        "--output-file", mixed=True,
-    ),
-    "go": _program(
-        _GO, _GO_FILES, text=_GO_TEXT, style="single",
-        words="generate run get install tool env work clean bug telemetry",
-    ),
-    "timeout": _program(mixed=False),
-    "nice": _program(mixed=False),
-    "stdbuf": _program(mixed=False),
-    "xargs": _program("--arg-file --process-slot-var", mixed=False),
-    "time": _program("", "--output", mixed=False),
-}  # fmt: skip
+
+@cache
+def programs() -> dict[str, Program]:
+    """All programs but git; made with the first command, as most processes judge none."""
+    return {
+        **dict.fromkeys(
+            listed("cat head tail nl wc comm cmp tac sha256sum md5sum ls du df stat paste join fold"), _FILES
+        ),
+        "cut": _FILES,
+        "column": _program(text="--separator --output-separator --table-columns"),
+        "echo": _program(operands=("text",)),
+        "tr": _program(operands=("text",)),
+        "seq": _program(operands=("text",), mixed=False),
+        "basename": _program(operands=("any", "text"), text="--suffix"),
+        "date": _program("--set --file", operands=("text",), text="--date"),
+        "sort": _program("--compress-program --temporary-directory --files0-from", "--output"),
+        "shuf": _program("--random-source", "--output"),
+        "uniq": _program(operands=("any", "written")),
+        "xxd": _program(operands=("any", "written"), style="single"),
+        "split": _program("--filter", operands=("any", "written")),
+        "diff": _program("--to-file --from-file", text="--label --show-function-line --ignore-matching-lines"),
+        "file": _program("--compile --magic-file --preserve-date", text="--separator --parameter"),
+        "tree": _program("-R", "-o", text="-P -I -T -H -L --sort --timefmt", style="getopt"),
+        "less": _program("--log-file --LOG-FILE --lesskey-file --lesskey-src --lesskey-content --tag-file", text="--pattern"),
+        "man": _program("--pager --preprocessor --html --config-file --manpath --update --catman", operands=("text",)),
+        "grep": _GREP,
+        "egrep": _GREP,
+        "fgrep": _GREP,
+        "rg": _program(
+            "--pre --hostname-bin --search-zip --follow", text="--glob --iglob --type --type-not --replace --regexp",
+            operands=("text", "any"), instead="--regexp --file --files --type-list",
+        ),
+        "ag": _program("--pager --search-zip", text="--ignore --file-search-regex -G", operands=("text", "any")),
+        "fd": _program("--exec --exec-batch", text="--extension --exclude --type --glob", operands=("text", "any")),
+        "sed": _SED,
+        **dict.fromkeys(("gawk", "awk", "nawk", "mawk"), _AWK),
+        "jq": _program(
+            "--from-file --rawfile --slurpfile --argfile -L", text="--arg --argjson", operands=("text", "any"),
+            instead="--from-file",
+        ),
+        "yq": _program(
+            "--in-place --from-file --rawfile --slurpfile -L --split-exp --split-exp-file", operands=("text", "any")
+        ),
+        "tar": _program(
+            "--to-command --checkpoint-action --use-compress-program --rsh-command --info-script --new-volume-script"
+            " --rmt-command --extract --get --absolute-names --directory --delete --overwrite --remove-files"
+            " --unlink-first --recursive-unlink --backup --multi-volume",
+            "--index-file --listed-incremental --volno-file",
+            text="--exclude --transform --xform --owner --group --mode --mtime --label --newer",
+        ),
+        "curl": _program(
+            "--config --upload-file --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string"
+            " --request --request-target --proxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname --netrc"
+            " --netrc-file --netrc-optional --cert --key --proxy-cert --proxy-key --unix-socket --abstract-unix-socket"
+            " --json --url --url-query --next --remote-name --remote-name-all --remote-header-name --output-dir"
+            " --create-dirs --quote --postquote --prequote --engine --resolve --connect-to --doh-url --dns-servers"
+            " --variable --mail-from --mail-rcpt --telnet-option --ftp-create-dirs --append",
+            "--output --dump-header --cookie-jar --trace --trace-ascii --stderr --etag-save --libcurl --alt-svc --hsts",
+            text="--header --user-agent --write-out --max-time --connect-timeout --retry --range --max-filesize --proto",
+            most=1,
+        ),
+        "wget": _program(
+            "--execute --post-data --post-file --input-file --use-askpass --config --directory-prefix --method --body-data"
+            " --body-file --delete-after --content-disposition --private-key --certificate",
+            "--output-document --output-file --append-output --save-cookies --rejected-log --warc-file --hsts-file",
+            most=1,
+        ),
+        "rsync": _program(
+            "--rsh --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded --del --rsync-path"
+            " --daemon --config --remove-source-files --files-from --password-file --include-from --exclude-from --early-input"
+            " --sockopts --dparam --force --read-batch",
+            "--log-file --write-batch --only-write-batch --partial-dir --temp-dir --backup-dir",
+        ),
+        "scp": _program("-S -o -F -D -J -i", operands=("any",)),
+        "zip": _program("--unzip-command --test --move --delete -T -TT -m -d -@ -O -b"),
+        "npm": _program(
+            _NODE, words="exec x explore config c set edit pkg init create publish unpublish login logout adduser token",
+            style="npm",
+        ),
+        "pnpm": _program("--dir --script-shell --shell-mode --config --global", words="exec dlx create config set"),
+        "yarn": _program(
+            "--cwd --use-yarnrc --script-shell --modules-folder --global-folder --prefix", words="exec dlx create config set"
+        ),
+        "pip": _program(_PIP + " --log --proxy --root --report"),
+        "cargo": _program(_CARGO),
+        "pytest": _program(
+            "--rootdir --confcutdir --override-ini --config-file --basetemp --pdbcls --debug --pastebin -p",
+            "--junit-xml --junitxml --log-file",
+            text="-k -m --deselect --durations --maxfail --tb -W --capture", operands=("any",),
+        ),
+        "nc": _program("-e -c -l -x -X -P -U", operands=("text",)),
+        "ncat": _program(
+            "--exec --sh-exec --lua-exec --listen --proxy --proxy-auth --unixsock", "--output --hex-dump --append-output",
+            operands=("text",),
+        ),
+        "gh": _program(words="alias extension config auth api codespace secret ssh-key gpg-key variable"),
+        "docker": _program(
+            "--volume --mount --privileged --host --config --device --env-file --cap-add --security-opt --pid --network"
+            " --userns --ipc --volumes-from --entrypoint --add-host --cidfile --iidfile --metadata-file --output --secret --ssh",
+            text="--format --filter --tail --since --until --name",
+            operands=("any",),
+        ),
+        "make": _program("--eval --file --include-dir --environment-overrides --touch", text="--jobs --load-average"),
+        "find": _program(
+            "-exec -execdir -ok -okdir -delete -files0-from -follow -L", "-fprint -fprint0 -fprintf -fls", style="single"
+        ),
+        "openssl": _program(
+            "-engine -config -provider -provider-path -passin -pass -passout -kdfopt -key -inkey", "-out -keyout -writerand",
+            style="single",
+        ),
+        "java": _program(style="single"),
+        "ruff": _program("--config --output-file --cache-dir --add-noqa", text="--select --ignore --extend-select"),
+        "uv": _program(
+            "--directory --project --config-file --python --index-url --extra-index-url --index --default-index --find-links"
+            " --with --with-editable --with-requirements --env-file --target --prefix --cache-dir --allow-insecure-host"
+            " --script --gui-script --module",
+            "--output-file", mixed=True,
+        ),
+        "go": _program(
+            _GO, _GO_FILES, text=_GO_TEXT, style="single",
+            words="generate run get install tool env work clean bug telemetry",
+        ),
+        "timeout": _program(mixed=False),
+        "nice": _program(mixed=False),
+        "stdbuf": _program(mixed=False),
+        "xargs": _program("--arg-file --process-slot-var", mixed=False),
+        "time": _program("", "--output", mixed=False),
+    }  # fmt: skip
+
 
 _GIT_RUNS = """
     --upload-pack --receive-pack --exec --ext-diff --textconv --open-files-in-pager --config --config-env
@@ -262,7 +263,7 @@ _GIT_OPERANDS: dict[str, tuple[Role, ...]] = {
 def program_of(program: str, verb: str = "") -> Program | None:
     """How a program's arguments are judged; None if nothing is known of them."""
     if program != "git":
-        return PROGRAMS.get(program)
+        return programs().get(program)
     return _program(
         f"{_GIT_RUNS} {_GIT_SHORT.get(verb, '')}",
         _GIT_WRITES,
@@ -289,11 +290,18 @@ class Judged:
     operand: bool
 
 
-def judge(program: str, words: Sequence[str], verb: str = "") -> list[Judged]:
+def judge(program: str, words: Sequence[str], verb: str = "") -> tuple[Judged, ...]:
     """Judge the arguments of a program (of a verb of git), without its name; empty if nothing is known of them."""
+    if program_of(program, verb) is None:
+        return ()
+    return _judge(program, tuple(words), verb)
+
+
+@lru_cache(maxsize=256)  # asked for hazards, then for paths
+def _judge(program: str, words: tuple[str, ...], verb: str) -> tuple[Judged, ...]:
     known = program_of(program, verb)
     if known is None:
-        return []
+        return ()
     table, start, mixed = _table(program, words, verb)
     arguments = read(words[start:], table, known.style, mixed=mixed and known.mixed)
     given = any(_gives(known, argument) for argument in arguments)
@@ -314,7 +322,7 @@ def judge(program: str, words: Sequence[str], verb: str = "") -> list[Judged]:
             for other in read((hidden,), table, known.style):
                 extra = _judge_option(program, verb, other, start + argument.value_index, False)
                 judged.append(extra)
-    return judged
+    return tuple(judged)
 
 
 _ALIASES = {"awk": "gawk", "nawk": "gawk", "mawk": "gawk", "pip3": "pip", "gmake": "make"}

@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .command_hazards import hazards
 from .evaluation import runs_values
 from .folders import FOLLOWED, Folders, comes_back
-from .hazards import PLAIN, RUNNERS, SHELLS, TALKERS, base, hazards, listed
+from .hazards import PLAIN, RUNNERS, SHELLS, TALKERS, base, listed
 from .labels import FETCHERS, RUN_INPUT, labels_of
 from .named_paths import judge_paths
 from .parts import MAX_BYTES, MAX_DEPTH, MAX_PARTS, Analysis, Part, Redirect
