@@ -8,6 +8,7 @@ Ferrule thinks of them.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -74,6 +75,27 @@ def _spellings(option: Option, table: Table, single: bool, every: bool) -> Itera
             if every:
                 for flag in _flags(table)[:4]:
                     yield from _valued(f"-{flag}{name[1:]}", option, "")
+
+
+_SED = (
+    "s/", "/", "x", "[", "]", "[^/]", "\\", "/e", "/w made", "w made", "e ./canary", "p", "d", "{", "}", ";", "\n",
+    " ", "a t", "1", "$", "|", "s|", "!", "/x/", "i\\\n", "[[:alpha:]]", "b", "q", ":a", "y/x/z/", "c\\", " #",
+    "/I", "2,", "I,/x/", "\\/", "s,", ",", "*",
+)  # fmt: skip
+_AWK = (
+    "print", 'printf "x"', "{", "}", ' > "made"', ' | "./canary"', "/x/", "/a|b/", "$1 > 2", ";", "\n", "||",
+    'system("./canary")', "getline", "BEGIN", "(", ")", '"x"', "1", " ", "if($1)", "#", "\\\n", "&&",
+)  # fmt: skip
+
+
+def scripts(seed: int, number: int) -> Iterator[Case]:
+    """Scripts of sed and awk, put together at random from what matters in them."""
+    dice = random.Random(seed)
+    for _ in range(number):
+        if dice.random() < 0.75:
+            yield Case(("sed", "-n", "".join(dice.choices(_SED, k=dice.randint(1, 7))), "a"), "")
+        else:
+            yield Case(("awk", "".join(dice.choices(_AWK, k=dice.randint(2, 7))), "a"), "")
 
 
 def _valued(spelled: str, option: Option, glue: str) -> Iterator[tuple[str, ...]]:
