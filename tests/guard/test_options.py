@@ -68,6 +68,8 @@ def test_an_exact_name_wins_over_longer_ones_and_nothing_is_sure_after_an_unknow
         (["curl", "-sSLo", "x", "https://a"], "-sSLo"),
         (["uniq", "-f", "1", "a", "b"], "b"),
         (["sort", "--unheard", "a"], "--unheard"),
+        (["docker", "compose", "-f", "x", "ps"], "-f"),
+        (["date", "01010101"], "01010101"),
     ],
 )
 def test_the_word_that_does_more_is_named(words: list[str], hazard: str) -> None:

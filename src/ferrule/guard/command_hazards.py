@@ -49,6 +49,13 @@ def _awk_hazards(rest: Sequence[str]) -> Iterator[str]:
     )
 
 
+def _date_hazards(rest: Sequence[str]) -> Iterator[str]:
+    # Anything but a format is a time to set the clock to.
+    for judged in judge("date", rest):
+        if judged.operand and not rest[judged.index].startswith("+"):
+            yield rest[judged.index]
+
+
 def _less_hazards(rest: Sequence[str]) -> Iterator[str]:
     yield from (word for word in rest if word.startswith("+"))  # `+!x` is a command of less: it runs x
 
@@ -78,6 +85,7 @@ _SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
     "sed": _sed_hazards,
     "tar": _tar_hazards,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk_hazards),
+    "date": _date_hazards,
     "less": _less_hazards,
     **dict.fromkeys(("make", "gmake"), _make_hazards),
     "curl": _curl_hazards,

@@ -118,7 +118,7 @@ def programs() -> dict[str, Program]:
         "file": _program("--compile --magic-file --preserve-date", text="--separator --parameter"),
         "tree": _program("-R", "-o", text="-P -I -T -H -L --sort --timefmt", style="getopt"),
         "less": _program("--log-file --LOG-FILE --lesskey-file --lesskey-src --lesskey-content --tag-file", text="--pattern"),
-        "man": _program("--pager --preprocessor --html --config-file --manpath --update --catman", operands=("text",)),
+        "man": _program("--pager --preprocessor --html --config-file --manpath --update --catman"),
         "grep": _GREP,
         "egrep": _GREP,
         "fgrep": _GREP,
@@ -126,7 +126,7 @@ def programs() -> dict[str, Program]:
             "--pre --hostname-bin --search-zip --follow", text="--glob --iglob --type --type-not --replace --regexp",
             operands=("text", "any"), instead="--regexp --file --files --type-list",
         ),
-        "ag": _program("--pager --search-zip", text="--ignore --file-search-regex -G", operands=("text", "any")),
+        "ag": _program("--pager --search-zip", text="--ignore --file-search-regex -G -g", operands=("text", "any"), instead="-g"),
         "fd": _program("--exec --exec-batch", text="--extension --exclude --type --glob", operands=("text", "any")),
         "sed": _SED,
         **dict.fromkeys(("gawk", "awk", "nawk", "mawk"), _AWK),
@@ -192,7 +192,7 @@ def programs() -> dict[str, Program]:
         "gh": _program(words="alias extension config auth api codespace secret ssh-key gpg-key variable"),
         "docker": _program(
             "--volume --mount --privileged --host --config --device --env-file --cap-add --security-opt --pid --network"
-            " --userns --ipc --volumes-from --entrypoint --add-host --cidfile --iidfile --metadata-file --output --secret --ssh",
+            " --file --label-file --userns --ipc --volumes-from --entrypoint --add-host --cidfile --iidfile --metadata-file --output --secret --ssh",
             text="--format --filter --tail --since --until --name",
             operands=("any",),
         ),
@@ -380,6 +380,8 @@ def _meaning(program: str, verb: str, option: Option) -> tuple[bool, Role]:
         return True, "written"
     runs = not known.runs.isdisjoint(names)
     named_text = not known.text.isdisjoint(names)
-    if named_text or (not runs and option.value in _TEXT_VALUES):
+    # Docker calls every value `string` or `list`, paths too.
+    by_name = option.value in _TEXT_VALUES and program != "docker"
+    if named_text or (by_name and not runs):
         return runs, "text"
     return runs, "any"
