@@ -37,6 +37,7 @@ from ferrule.engine.hooks import Hook
 from ferrule.guard.gate import Gate
 from ferrule.guard.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
+from ferrule.toolkits.commands.plain import run_command
 
 BOUND = 20
 ROOT = Path("/workspace")
@@ -685,3 +686,41 @@ def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
     of = one(steers)
     with pytest.raises(SteersTheLoop):
         carry_out(of, of.evaluate(Call("c1", "act")))
+
+
+@pytest.mark.proves("call.impossible")
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"command": ""}, "names no program"),
+        ({"command": " \t"}, "names no program"),
+        ({"command": []}, "names no program"),
+        ({"command": ["", "-x"]}, "names no program"),
+        ({"command": "ls", "timeout": 0}, "`timeout` must be from 1 to 3600"),
+        ({"command": "ls", "timeout": 3601}, "`timeout` must be from 1 to 3600"),
+    ],
+)
+def test_nobody_is_asked_about_a_call_that_can_never_work(arguments: dict[str, Any], why: str) -> None:
+    dispatcher = Dispatcher(Catalog([run_command]), Gate(RuleSet.of(), root=ROOT))
+    refused = dispatcher.evaluate(Call("c1", "run_command", json.dumps(arguments))).evaluation
+    assert refused.verdict == "refuse"
+    assert refused.result is not None
+    assert refused.result.error_type is ErrorType.VALIDATION_FAILED
+    assert why in (refused.result.error_message or "")
+
+
+@pytest.mark.proves("call.impossible")
+def test_a_tool_says_itself_what_it_cannot_do_before_any_rule_is_looked_at() -> None:
+    def impossible(values: Mapping[str, Any]) -> list[str]:
+        return ["`start` lies behind `end`"] if values["start"] > values["end"] else []
+
+    @tool(side_effect="write", impossible=impossible)
+    def span(start: int, end: int) -> str:
+        """Span."""
+        return "done"
+
+    dispatcher = Dispatcher(Catalog([span]), Gate(RuleSet.of(), root=ROOT))
+    asked = dispatcher.evaluate(Call("c1", "span", '{"start": 1, "end": 2}')).evaluation
+    refused = dispatcher.evaluate(Call("c2", "span", '{"start": 3, "end": 2}')).evaluation
+    assert (asked.verdict, refused.verdict) == ("ask", "refuse")
+    assert "`start` lies behind `end`" in refused.reason

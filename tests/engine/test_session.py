@@ -11,6 +11,7 @@ import pytest
 from ferrule import (
     WRITES,
     Agent,
+    ConfigError,
     Context,
     ErrorType,
     LimitReached,
@@ -123,7 +124,7 @@ async def test_an_ask_without_anybody_to_ask_is_a_no_that_says_so() -> None:
 
     result = await agent([calls(("launch", {})), says("ok")], [launch]).run("go")
     assert result.results[0].error_type is ErrorType.PERMISSION_DENIED
-    assert "no terminal" in (result.results[0].error_message or "")
+    assert "no one was available to approve it" in (result.results[0].error_message or "")
 
 
 @pytest.mark.proves("approval.four-answers")
@@ -635,3 +636,38 @@ async def test_without_fallback_calls_in_the_text_of_a_native_answer_are_not_run
     off = await agent([says(prose)], [add], fallback=False).run("go")
     assert [r.data for r in on.results] == [3]
     assert off.results == ()
+
+
+@pytest.mark.proves("agent.unknown-option")
+def test_an_unknown_option_is_told_of_the_nearest_and_of_all() -> None:
+    options: dict[str, Any] = {"instruction": "x"}
+    with pytest.raises(TypeError) as raised:
+        Agent("scripted:x", **options)
+    said = str(raised.value)
+    assert "did you mean `instructions`" in said
+    assert all(name in said for name in ("workspace", "approver", "tool_search", "require_successful_tools"))
+
+
+@pytest.mark.proves("session.one-run")
+async def test_a_second_run_at_once_is_told_that_the_session_is_busy_and_the_first_goes_on() -> None:
+    begun, free = asyncio.Event(), asyncio.Event()
+
+    @tool(side_effect="none")
+    async def wait_here() -> str:
+        """Wait."""
+        begun.set()
+        await free.wait()
+        return "waited"
+
+    agent = Agent(Scripted([calls(("wait_here", {})), says("first"), says("second")]), [wait_here])
+    session = agent.session()
+    first = asyncio.create_task(session.run("one"))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        with pytest.raises(ConfigError) as raised:
+            await session.run("two")
+        free.set()
+        assert (raised.value.code, "is busy" in raised.value.detail) == ("busy", True)
+        assert (await first).text == "first"
+        assert (await session.run("two")).text == "second"
+    await session.close()

@@ -70,7 +70,7 @@ def test_a_manifest_of_the_person_is_listed_shown_and_called(ferrule: Any, confi
     assert listed["get_note"]["source"] == "http notes" and listed["get_note"]["side_effect"] == "read"
     assert "http notes" in ferrule("tools", "show", "get_note").out
     asked = ferrule("tools", "call", "get_note", "id=7")
-    assert asked.code == 4 and "no terminal" in asked.err
+    assert asked.code == 4 and "no one was available" in asked.err
     ran = ferrule("tools", "call", "get_note", "id=7", "--yes-to", "get_note")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out) == {"path": "/notes/7", "token": "Bearer [secret]"}

@@ -47,7 +47,7 @@ def test_quiet_leaves_the_answer_and_what_must_be_known(
     assert ferrule("run", "-q", "-m", model, "go").err == ""
     model = script(a_call("write_file", path="a", content="b"), {"say": "fine"})
     ran = ferrule("run", "-q", "-m", model, "go")
-    assert "no terminal" in ran.err and "▸" not in ran.err
+    assert "no one was available" in ran.err and "▸" not in ran.err
 
 
 @pytest.mark.proves("cli.exit-codes")
@@ -122,7 +122,7 @@ def test_without_a_terminal_a_question_is_a_no_that_is_said(
 ) -> None:
     model = script(a_call("write_file", path="a", content="b"), {"say": "no"})
     ran = ferrule("run", "-m", model, "go")
-    assert "no terminal to ask at" in ran.err and "Edit(" in ran.err
+    assert "Denied: no one was available to approve it" in ran.err and "Edit(" in ran.err
     assert not (folder / "a").exists()
 
 
@@ -329,3 +329,16 @@ def test_colour_is_drawn_when_asked_for_and_never_against_no_color(
     assert "\x1b[" in ferrule(*words).err
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in ferrule(*words).err
+
+
+@pytest.mark.proves("cli.output-full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_output_that_is_full_is_said_and_is_no_defect(environment: dict[str, str]) -> None:
+    words = [sys.executable, "-c", MAIN, "policy", "--help"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60, check=False
+        )
+    assert "defect" not in ran.stderr
+    assert "the output could not be written: No space left on device" in ran.stderr
+    assert ran.returncode == 1

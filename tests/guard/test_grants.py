@@ -135,7 +135,9 @@ def request(tool: object, *offers: Offer, risk: str = "high") -> ApprovalRequest
 async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleNamespace) -> None:
     answer = await NobodyToAsk().ask(request(tools.write, Offer("once", ""), Offer("session", "Edit(//w/a)")))
     assert (answer.choice, answer.by) == ("deny", "no-terminal")
-    assert "no terminal" in answer.note and "it writes" in answer.note and "Edit(//w/a)" in answer.note
+    assert (
+        "no one was available" in answer.note and "it writes" in answer.note and "Edit(//w/a)" in answer.note
+    )
     assert "person" in (await NobodyToAsk().ask(request(tools.write))).note
 
 

@@ -277,6 +277,23 @@ def test_allowing_an_mcp_server_does_not_allow_a_tool_that_took_its_name(
     assert gate(deny=["mcp__git"]).decide(fake, {}).verdict == "deny"
 
 
+@pytest.mark.proves("rules.nearly-a-family")
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("Reed(**)", "Read"), ("Edt(src/**)", "Edit"), ("WebFech(domain:a.b)", "WebFetch"), ("Bsh(ls)", "Bash")],
+)
+def test_a_name_that_is_nearly_a_kind_of_access_is_refused_with_the_nearest(text: str, meant: str) -> None:
+    for layer in ("user", "flags"):
+        with pytest.raises(ConfigError) as raised:
+            parse_rule(text, "allow", layer=layer)
+        assert f"did you mean `{meant}`" in raised.value.hint
+
+
+def test_a_tool_of_ones_own_may_be_called_as_it_is() -> None:
+    for text in ("Deploy(prod)", "read(docs/**)", "mcp__reed(x)"):
+        assert parse_rule(text).text == text
+
+
 @pytest.mark.proves("rules.lint")
 @pytest.mark.parametrize(
     ("lists", "said"),

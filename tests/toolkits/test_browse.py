@@ -228,10 +228,14 @@ def test_a_large_tree_is_shown_from_the_top_and_says_what_it_did_not_open(
 ) -> None:
     grow(root, *(f"big/{n}.txt" for n in range(50)), "small/deep/x.txt", "small/y.txt")
     shown = call("file_tree", context, max_entries=10)
-    assert shown == ["a.txt", "b.bin", "big/", "c.txt", "d.py", "e.md", "small/deep/x.txt", "small/y.txt"]
-    failure = refused(lambda: call("file_tree", context, path="big", max_entries=10))
-    assert failure.error_type is ErrorType.LIMIT
-    assert "50 entries" in failure.message
+    files = ["a.txt", "b.bin", "big/", "c.txt", "d.py", "e.md", "small/deep/x.txt", "small/y.txt"]
+    assert shown == [*files, "[big/ holds 50 entries and was not opened: name it as `path`]"]
+    *part, note = call("file_tree", context, path="big", max_entries=10)
+    assert part == sorted(f"big/{n}.txt" for n in range(50))[:10]
+    assert note.startswith("[40 of 50 entries of `big` not shown")
+    grow(root, *(f"huge/{n}.txt" for n in range(1001)))
+    *part, note = call("file_tree", context, path="huge")
+    assert (len(part), note.startswith("[1 of 1001 entries")) == (1000, True)
     assert (
         refused(lambda: call("file_tree", context, max_entries=0)).error_type is ErrorType.VALIDATION_FAILED
     )

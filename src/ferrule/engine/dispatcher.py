@@ -128,8 +128,9 @@ class Dispatcher:
 
     def _judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]) -> Prepared:
         checked = tool.arguments.check(arguments)
-        if checked.problems:
-            problems = _listed(checked.problems)
+        impossible = checked.problems or tool.problems_of(checked.values)
+        if impossible:
+            problems = _listed(impossible)
             return self._refuse(call, ErrorType.VALIDATION_FAILED, f"`{call.tool}`: {problems}")
         decision = self.gate.decide(tool, checked.values)
         if decision.verdict == "deny":

@@ -55,15 +55,29 @@ class Aims(TypedDict, total=False):
     require_successful_tools: Sequence[str | Sequence[str]]
 
 
-def parse_aims(aims: Aims, join: int = 0, require: tuple[str, ...] = ()) -> tuple[int, tuple[str, ...]]:
-    """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises ConfigError."""
+def parse_aims(
+    aims: Aims, join: int = 0, require: tuple[str, ...] = (), *, beside: Sequence[str] = ()
+) -> tuple[int, tuple[str, ...]]:
+    """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises ConfigError.
+
+    `beside` are the options that the caller takes itself: an unknown one is told of all there are, the nearest first.
+    """
     given = aims.get("require_successful_tools")
-    unknown = ", ".join(f"`{name}`" for name in aims if name not in Aims.__annotations__)
+    unknown = [name for name in aims if name not in Aims.__annotations__]
     if unknown:
-        raise TypeError(f"unexpected {unknown}; there are: {', '.join(Aims.__annotations__)}")
+        raise TypeError(_unexpected(unknown, (*beside, *Aims.__annotations__)))
     if given is not None:
         require = parse_required(given)
     return parse_join(aims["join"]) if "join" in aims else join, require
+
+
+def _unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    near = [match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)]
+    meant = f"did you mean {' or '.join(f'`{name}`' for name in dict.fromkeys(near))}? " if near else ""
+    named = ", ".join(f"`{name}`" for name in unknown)
+    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 class Session:
@@ -90,9 +104,16 @@ class Session:
     async def run(self, text: str, *, run: str = "", **aims: Unpack[Aims]) -> RunResult:
         """Work one message to its end. What `aims` leave out is as the agent has it; `run` is an id for it, which must be new.
 
-        Raises ConfigError for aims that cannot be meant, LimitReached (resumable), ProviderError (ContextLeak), RunCancelled.
+        Raises ConfigError for aims that cannot be meant and while another run is under way (`busy`), LimitReached (resumable), ProviderError (ContextLeak), RunCancelled.
         Cancelling the awaiting task settles the run first: every call is answered and journaled.
         """
+        if self.driver.driving:
+            # One run at a time: a second one would end the first one's answer, or its own.
+            raise ConfigError(
+                f"session `{self.id}` is busy: a run is under way",
+                code="busy",
+                hint="wait for it, give it the words with `session.tell`, or use a session of its own",
+            )
         limits = self.limits
         counted = limits.max_tokens is not None or limits.max_cost is not None or limits.max_calls is not None
         self.driver.budgets = self._budgets(limits) if counted else None

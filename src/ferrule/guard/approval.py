@@ -90,12 +90,12 @@ async def _never() -> None:
 
 
 class NobodyToAsk:
-    """Where there is no terminal. An ask is a no, and the answer says so."""
+    """Where nobody can be asked: no terminal, or a program without an approver. An ask is a no, and the answer says so."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         wider = next((offer.rule for offer in request.offers if offer.rule), "")
         step = f"allow it with the rule `{wider}`" if wider else "run it where a person can answer"
-        note = f"this needs a person's yes ({request.reason}) and there is no terminal to ask at; {step}"
+        note = f"Denied: no one was available to approve it ({request.reason}); {step}, or pass `approver=` in a program"
         return Answer("deny", by="no-terminal", note=note)
 
 

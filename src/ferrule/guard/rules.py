@@ -92,9 +92,30 @@ def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: 
         )
         raise _wrong(text, column if close < 0 else column + close + 1, found, "end the rule with `)`")
     specifier = rest[1:-1].strip()
+    _check_head(text, tool)
     _check_specifier(text, tool, specifier, column + 1)
     every = specifier in ("*", "**") or (specifier == ":*" and tool == "Bash")
     return Rule(stripped, tool, None if every else specifier, list, layer, root)
+
+
+def _check_head(text: str, tool: str) -> None:
+    """Raise ConfigError for a name that is nearly one of the families: such a rule would match nothing, in silence.
+
+    Names that are like none of them may be a tool's own; whether there is such a tool is not known here.
+    """
+    if tool in FAMILIES or not (tool.isalpha() and tool[0].isupper()):
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(tool, FAMILIES, n=1, cutoff=0.7)
+    if near:
+        known = ", ".join(f"`{name}`" for name in FAMILIES)
+        raise _wrong(
+            text,
+            1,
+            f"`{tool}`, which names no kind of access",
+            f"did you mean `{near[0]}`? there are {known}",
+        )
 
 
 def _check_specifier(text: str, tool: str, specifier: str, column: int) -> None:

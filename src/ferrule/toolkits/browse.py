@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.guard.paths import shown
 from ferrule.guard.workspace import VERSION_CONTROL, Entry, Workspace
@@ -38,6 +37,8 @@ NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "ve
 
 MOST_ENTRIES = 1000
 MOST_PATHS = 5000
+MOST_CLOSED = 20
+"""Folders without room of which a tree says how much they hold."""
 
 _KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
 
@@ -88,15 +89,27 @@ def file_tree(
         raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_PATHS}")
     workspace = context.resource(Workspace)
     start = workspace.name(path)
-    opened = _opened(workspace, path, start, show_hidden, max_entries)
+    opened, closed = _opened(workspace, path, start, show_hidden, max_entries)
     paths: list[str] = []
-    waiting = opened[start][::-1]
+    shown_here, left_out = _bounded(opened[start], max_entries)
+    waiting = shown_here[::-1]
     while waiting:
         entry = waiting.pop()
         if below := opened.get(entry.path):
             waiting += below[::-1]
         else:
             paths.append(entry.path + {"dir": "/", "link": "@"}.get(entry.kind, ""))
+    if left_out:
+        more = "raise `max_entries`, or use" if max_entries < MOST_PATHS else "use"
+        paths.append(
+            f"[{left_out} of {len(opened[start])} entries of {shown(path)} not shown; {more} `list_files` or `search_files`]"
+        )
+    paths += [
+        f"[{name}/ holds {size} entries and was not opened: name it as `path`]"
+        for name, size in closed[:MOST_CLOSED]
+    ]
+    if len(closed) > MOST_CLOSED:
+        paths.append(f"[{len(closed) - MOST_CLOSED} more folders were not opened]")
     return paths
 
 
@@ -122,16 +135,13 @@ TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
 
 def _opened(
     workspace: Workspace, path: str, start: str, show_hidden: bool, most: int
-) -> dict[str, list[Entry]]:
-    """Folder -> what is in it, level by level while there is room, so that a deep corner does not use it all up."""
+) -> tuple[dict[str, list[Entry]], list[tuple[str, int]]]:
+    """Folder -> what is in it, level by level while there is room, so that a deep corner does not use it all up; and the
+    folders that there was no room for, with how many entries they hold."""
+    closed: list[tuple[str, int]] = []
     opened = {start: _visible(workspace.entries(path), show_hidden)}
     room = most - len(opened[start])
-    if room < 0:
-        raise ToolFailed(
-            ErrorType.LIMIT,
-            f"{shown(path)} alone holds {len(opened[start])} entries, more than {most}; use `list_files` or `search_files`",
-        )
-    level = opened[start]
+    level = opened[start] if room > 0 else []
     while level:
         following: list[Entry] = []
         for folder in level:
@@ -142,8 +152,15 @@ def _opened(
                 opened[folder.path] = below
                 room -= len(below)
                 following += below
+            else:
+                closed.append((folder.path, len(below)))
         level = following if room > 0 else []
-    return opened
+    return opened, closed
+
+
+def _bounded(entries: list[Entry], most: int) -> tuple[list[Entry], int]:
+    """The first entries, and how many are left out."""
+    return entries[:most], max(0, len(entries) - most)
 
 
 def _below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry]:

@@ -55,6 +55,7 @@ def tool(
     examples: Sequence[Mapping[str, Any]] = (),
     defer_loading: bool = False,
     probe: Probe | None = None,
+    impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -71,7 +72,8 @@ def tool(
     A tool that declares no side effect runs unasked (you handed it over) but alone in its
     round, and is never retried. Declaring `write`, `execute` or `external` makes it ask, unless `risk`
     says otherwise; declaring `none` or `read` lets calls run together and be retried. With `defer_loading` a
-    model learns of it by a search (`Agent(tool_search=...)`).
+    model learns of it by a search (`Agent(tool_search=...)`). `impossible` takes checked values and says what of them can
+    never work: such a call is refused before a person is asked.
 
     Raises ToolDefinitionError, naming the tool and the parameter, for what cannot be a schema.
     """

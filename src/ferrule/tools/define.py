@@ -33,6 +33,7 @@ _CONFIG = (
     "examples",
     "defer_loading",
     "probe",
+    "impossible",
 )
 _TOUCHES = {"read": READS, "write": WRITES, "command": COMMAND, "variables": VARIABLES, "url": URL}
 _ALIASES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -158,6 +158,9 @@ class Tool:
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     inline: bool = False
     probe: Probe | None = None
+    impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    """Say what is wrong with values that fit the schema and can never work, for the model. Quick, without I/O: it runs before
+    any rule is looked at and before a person is asked."""
 
     @property
     def full_name(self) -> str:
@@ -176,6 +179,17 @@ class Tool:
     def schema_json(self) -> str:
         """The argument schema as compact JSON; the catalog keeps it, so that it is encoded once."""
         return compact(self.arguments.schema)
+
+    def problems_of(self, values: Mapping[str, Any]) -> list[str]:
+        """What makes these checked values impossible, by what they name and by what the tool says itself."""
+        found = [
+            f"{name}: it names no program"
+            for name, touch in self.touches.items()
+            if touch.kind == "command" and _is_blank(values.get(name))
+        ]
+        if self.impossible is not None:
+            found.extend(self.impossible(values))
+        return found
 
     @property
     def repeatable(self) -> bool:
@@ -213,6 +227,15 @@ class Tool:
         if self.side_effect is SideEffect.READ:
             return Access(reads=paths["read"] or ("",))
         return Access(reads=paths["read"], writes=paths["write"] or ("",))
+
+
+def _is_blank(command: object) -> bool:
+    """Whether a command is given and has no word in it."""
+    if isinstance(command, str):
+        return not command.strip()
+    if isinstance(command, (list, tuple)):
+        return not command or not str(cast("Sequence[object]", command)[0]).strip()
+    return False
 
 
 def _key(path: object) -> str:

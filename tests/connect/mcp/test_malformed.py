@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from far_server import Server
 from hypothesis import given
 from hypothesis import strategies as st
-from test_http import Server
 
 from conftest import Place
 from ferrule.connect.mcp import McpServer

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 finished but the last tool result was a
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -95,6 +96,10 @@ def _report(error: Exception) -> int:
         raise error
     if isinstance(error, FerruleError):
         detail, hint, code = error.detail, error.hint, error.exit_code
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE, errno.EIO):
+        # What could not be written is what was to be shown: everything that is kept has errors of its own.
+        detail = f"the output could not be written: {error.strerror}"
+        hint, code = "look at where it goes (a full disk, a closed pipe)", 1
     else:
         detail = f"a defect in Ferrule: {type(error).__name__}: {error}"
         hint, code = "FERRULE_TRACEBACK=1 shows where; please report it", 1

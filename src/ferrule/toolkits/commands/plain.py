@@ -47,12 +47,20 @@ async def _preview(values: Mapping[str, Any], context: Any) -> str:
     return preview_of(replace(request, cwd=folder), planned)
 
 
+def _impossible(values: Mapping[str, Any]) -> list[str]:
+    seconds = values.get("timeout")
+    if seconds is None or 1 <= seconds <= LONGEST_TIMEOUT:
+        return []
+    return [f"`timeout` must be from 1 to {LONGEST_TIMEOUT} seconds, found {seconds}"]
+
+
 @tool(
     side_effect="execute",
     risk="high",
     timeout=LONGEST_TIMEOUT + 60,
     parallel=False,
     preview=_preview,
+    impossible=_impossible,
     inline=True,
 )
 async def run_command(

@@ -103,7 +103,8 @@ class McpServer:
             given.close()
             raise
         async with self.running():
-            ready(f"{address}{http.PATH}")
+            # A person may give the address as clients use it, with the path.
+            ready(f"{address.rstrip('/').removesuffix(http.PATH)}{http.PATH}")
             return await serve(app, host, taken, listening=given, ending=self._service.quiet)
 
     def app(
