@@ -19,7 +19,18 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from ferrule import COMMAND, READS, WRITES, Context, Risk, SideEffect, Tool, ToolDefinitionError, tool
+from ferrule import (
+    COMMAND,
+    READS,
+    WRITES,
+    ConfigError,
+    Context,
+    Risk,
+    SideEffect,
+    Tool,
+    ToolDefinitionError,
+    tool,
+)
 from ferrule.core.events import EVERYTHING, Access
 from ferrule.core.identity import Identity
 from ferrule.tools.definition import Subject
@@ -295,7 +306,7 @@ def test_the_context_is_filled_in_and_hidden_from_the_model() -> None:
 def test_a_resource_the_run_does_not_have_is_named() -> None:
     context = Context(Identity("t", "u", "s", "r"), "c", resources={Point: Point(1)})
     assert context.resource(Point) == Point(1)
-    with pytest.raises(Exception, match="colour"):
+    with pytest.raises(Exception, match="`Colour`"):
         context.resource(Colour)
 
 
@@ -545,3 +556,30 @@ def test_a_function_given_with_options_is_the_tool_that_the_decorator_makes_of_i
 
     made, decorated = tool(look, side_effect="read", risk="low"), tool(side_effect="read", risk="low")(look)
     assert (made.side_effect, made.risk) == (decorated.side_effect, decorated.risk) == ("read", "low")
+
+
+@pytest.mark.proves("tool.method")
+def test_a_method_is_told_what_to_do_instead_and_a_bound_one_is_a_tool() -> None:
+    class Shop:
+        def price(self, item: str) -> int:
+            """Price."""
+            return len(item)
+
+    with pytest.raises(ToolDefinitionError) as raised:
+        tool(Shop.price)
+    assert "it is a method" in raised.value.detail
+    assert "tool(thing.price)" in raised.value.hint
+    bound = tool(Shop().price)
+    assert list(bound.arguments.schema["properties"]) == ["item"]
+    assert bound(item="tea") == 3
+
+
+@pytest.mark.proves("tool.missing-resource")
+def test_a_resource_that_was_not_given_is_named_with_where_it_is_given() -> None:
+    class Database:
+        """A resource of a program."""
+
+    with pytest.raises(ConfigError) as raised:
+        Context(Identity("t", "u", "s", "r"), "c1").resource(Database)
+    assert "`Database`" in raised.value.detail
+    assert raised.value.hint == "pass a `Database` in `resources=[...]` of the Agent"

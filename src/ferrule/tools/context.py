@@ -62,6 +62,12 @@ class Context:
         """
         found = self.resources.get(kind)
         if not isinstance(found, kind):
-            name = kind.__name__.lower()
-            raise ConfigError(f"this tool needs a {name}", hint=f"pass `{name}=` to the Agent")
+            # Of the kinds there are only a workspace has an option of its own.
+            own = kind.__name__ == "Workspace"
+            hint = (
+                "pass `workspace=` to the Agent"
+                if own
+                else f"pass a `{kind.__name__}` in `resources=[...]` of the Agent"
+            )
+            raise ConfigError(f"this tool needs a `{kind.__name__}`, and the run was given none", hint=hint)
         return found

@@ -51,6 +51,11 @@ def read(
     parameters: list[Parameter] = []
     context: str | None = None
     for name, default in taken(function, tool):
+        if name not in hints and name in ("self", "cls") and not parameters:
+            raise ToolDefinitionError(
+                f"tool `{tool}`: it is a method, and nobody would give it its `{name}`",
+                hint=f"make the tool of a bound method, `tool(thing.{tool})`, or of a plain function",
+            )
         if name not in hints:
             raise ToolDefinitionError(
                 f"tool `{tool}`: parameter `{name}` has no type", hint=f"write `{name}: str`, for example"

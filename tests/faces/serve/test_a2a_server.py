@@ -27,7 +27,7 @@ from ferrule.core.messages import UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.live import Progress
 from ferrule.engine.session import Session
-from ferrule.faces.serve.a2a import CARD_PATH, RPC_PATH, A2aServer, Skill
+from ferrule.faces.serve.a2a import CARD_PATH, RPC_PATH, A2aServer, Skill, card_of
 from ferrule.guard.approval import AllowThese
 from ferrule.host import door
 from ferrule.models.scripted import Scripted, calls, says
@@ -302,3 +302,11 @@ async def test_nonsense_is_an_error_and_the_next_message_is_answered(place: Plac
     assert (await (await place.asking()).call("librarian__find", message="there?")).data[
         "answer"
     ] == "still here"
+
+
+@pytest.mark.proves("serve.a2a.tags")
+def test_every_skill_of_a_card_has_a_tag() -> None:
+    card = card_of(
+        "n", "d", [Skill("ask", "Ask", "Answers."), Skill("sum", "Sum", "Adds.", ("maths",))], "u", "1"
+    )
+    assert [skill["tags"] for skill in card["skills"]] == [["ask"], ["maths"]]

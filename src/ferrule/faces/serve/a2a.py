@@ -41,6 +41,7 @@ class Skill:
     name: str
     description: str
     tags: tuple[str, ...] = ()
+    """Words to find it by; the protocol wants at least one, so without any it is the id."""
 
 
 class A2aServer:
@@ -94,7 +95,7 @@ class A2aServer:
 def card_of(name: str, description: str, skills: Sequence[Skill], url: str, version: str) -> dict[str, Any]:
     """The card, in the protocol's JSON."""
     listed = [
-        {"id": one.id, "name": one.name, "description": one.description, "tags": list(one.tags)}
+        {"id": one.id, "name": one.name, "description": one.description, "tags": list(one.tags) or [one.id]}
         for one in skills
     ]
     interfaces = [

@@ -16,7 +16,7 @@ from mcp_place import NEW, OLD, TOKEN, Person, Place, text_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ToolAnswered
-from ferrule.faces.serve.mcp.http import Streams, _stream_owner  # pyright: ignore[reportPrivateUsage]
+from ferrule.faces.serve.mcp.http import Streams, _stream_owner, endpoint_of  # pyright: ignore[reportPrivateUsage]
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -165,3 +165,11 @@ async def test_streams_are_bounded_and_belong_to_one_session(monkeypatch: pytest
     assert await streams.replay_events_after(names[0], send) is None, "forgotten"
     assert await streams.replay_events_after(names[2], send) == "1" and sent == ["m4"]
     assert await streams.replay_events_after(names[3], send) is None, "another session's"
+
+
+@pytest.mark.proves("serve.mcp.address")
+@pytest.mark.parametrize(
+    "given", ["https://a.example", "https://a.example/", "https://a.example/mcp", "https://a.example/mcp/"]
+)
+def test_the_announced_address_has_the_path_once(given: str) -> None:
+    assert endpoint_of(given) == "https://a.example/mcp"

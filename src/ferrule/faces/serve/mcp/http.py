@@ -20,6 +20,13 @@ from ferrule.host.door import MOST, OWNER, Message, Receive, Scope, Send, Visito
 from .visits import IDLE_SECONDS, VISITS, Who
 
 PATH = "/mcp"
+
+
+def endpoint_of(address: str) -> str:
+    """Return where clients connect. An address may be given as they use it, with the path."""
+    return f"{address.rstrip('/').removesuffix(PATH)}{PATH}"
+
+
 KEPT_EVENTS = 2_000
 KEPT_BYTES = 16 * 1024 * 1024
 RETRY = 500

@@ -103,8 +103,7 @@ class McpServer:
             given.close()
             raise
         async with self.running():
-            # A person may give the address as clients use it, with the path.
-            ready(f"{address.rstrip('/').removesuffix(http.PATH)}{http.PATH}")
+            ready(http.endpoint_of(address))
             return await serve(app, host, taken, listening=given, ending=self._service.quiet)
 
     def app(
