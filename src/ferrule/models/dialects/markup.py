@@ -171,7 +171,7 @@ TAIL = (
 """How a call in mark-up ends. Where this stands in prose, a call ended before its end: a value held closing marks."""
 TAIL_BEGINS = (
     r"</(?:[^<>\s/]{1,16})?param(?:eter)?>\s{0,8}(?:<[^<>\n]{0,40})?|</arg_value(?::\w{1,16})?>\s{0,8}(?:<[^<>\n]{0,40})?"
-    r"|<\|close\|>argument<\|sep\|>\s{0,8}(?:<[^<>\n]{0,40})?(?:<[^<>\n]{0,10})?"
+    r"|<\|close\|>argument<\|sep\|>\s{0,8}(?:<[^\n]{0,24})?"
     rf"|{re.escape(M3)}</[\w.-]{{1,40}}>\s{{0,8}}(?:\][^\n]{{0,40}})?"
 )
 """What may be the beginning of a tail."""

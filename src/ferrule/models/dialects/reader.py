@@ -51,7 +51,7 @@ _TURN_ENDS = (
 )
 _NOISE = (
     r"<\|(?:START|END)_(?:RESPONSE|TEXT)\|>|\]<\]minimax\[>\[|"
-    r"<\|(?:open|close)\|>(?:response|message)<\|sep\|>|<\|CHATBOT_TOKEN\|>|<\|START_OF_TURN_TOKEN\|>|>>>all\n"
+    r"<\|(?:open|close)\|>(?:response|message)<\|sep\|>|<\|close\|>(?:tools|call|argument|json)<\|sep\|>|<\|CHATBOT_TOKEN\|>|<\|START_OF_TURN_TOKEN\|>|>>>all\n"
 )
 _STRAY = (
     r"\s*(?:</(?:antml:|minimax:|seed:|[|｜]{1,2} ?DSML ?[|｜]{1,2} ?)?"
@@ -161,6 +161,7 @@ class Reader:
         self._doubtful = False
         self._harmony = False
         self._begun = False
+        self._mentioned: set[str] = set()
         self._thought = False
         self._cut = False
         self._marked = marked or not self._forms
@@ -236,6 +237,11 @@ class Reader:
             Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut) for call in self._calls
         ]
 
+    def reason_apart(self) -> None:
+        """Reasoning arrives beside the text: then the text does not begin inside it."""
+        if isinstance(self._region, Headless) and not self._fed:
+            self._region = None
+
     @property
     def held(self) -> str:
         """What will be looked at again with the next piece: never more than a mark or a line's beginning."""
@@ -303,9 +309,13 @@ class Reader:
         kind, mark, rest = match.lastgroup or "", match.group(), text[match.end() :]
         if kind.startswith("form"):
             form = self._forms[int(kind[4:])]
+            if mark.endswith("/>") and not self._line_blank:
+                return self._literally(mark, rest)  # within a line it is a word about a call
             if self._literals >= _MOST_LITERALS:
                 return self._literally(mark, rest)
-            region = Marked(form, mark, self._tools, hasty=self._forced >= _MOST_FORCED)
+            region = Marked(
+                form, mark, self._tools, hasty=self._forced >= _MOST_FORCED, lone=self._line_blank
+            )
             return self._begin(region, rest, form.name)
         return self._open_by[kind](mark, rest, end)
 
@@ -386,12 +396,17 @@ class Reader:
 
     def _open_think(self, mark: str, rest: str, end: bool) -> bool:
         if not self._line_blank or self._literals >= _MOST_LITERALS:
+            # Within a line it is a word about a tag, and so is the tag that closes it.
+            self._mentioned.add(reasoning.closing(mark))
             return self._literally(mark, rest)
         head = self._prose.empty and not self._calls and not self._waiting
         return self._begin(Thinking(mark, head=head), rest)
 
     def _open_lone(self, mark: str, rest: str, end: bool) -> bool:
         """A closing tag whose opening one is missing: all so far was reasoning."""
+        if mark in self._mentioned:
+            self._mentioned.discard(mark)
+            return self._literally(mark, rest)
         self._rest = rest
         if self._thought:
             self._hear(Gap())

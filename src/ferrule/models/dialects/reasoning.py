@@ -29,16 +29,9 @@ _PAIRS = {
 OPENS = "|".join(map(re.escape, _PAIRS))
 """What opens reasoning: at the start of a line, or right after a call."""
 
-_LONE = (
-    "</think>",
-    "</thinking>",
-    "</seed:think>",
-    "</mm:think>",
-    "◁/think▷",
-    "[/THINK]",
-    "<|END_THINKING|>",
+LONE = "|".join(
+    f"(?<! ){re.escape(tag)}|{re.escape(tag)}(?![ .,;:)])" for tag in dict.fromkeys(_PAIRS.values())
 )
-LONE = "|".join(f"(?<! ){re.escape(tag)}|{re.escape(tag)}(?![ .,;:)])" for tag in _LONE)
 """A closing tag that ends reasoning whose opening tag is missing. Between blanks it is a word about a tag."""
 
 IMPLICIT = re.compile(r"<\|tool_calls_section_begin\|>")

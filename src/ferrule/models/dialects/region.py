@@ -85,14 +85,23 @@ class Marked:
     """A call between marks. Every closing mark is tried; the first that leaves a whole call ends it."""
 
     def __init__(
-        self, form: Form, opener: str, tools: Tools, *, said: str | None = None, hasty: bool = False
+        self,
+        form: Form,
+        opener: str,
+        tools: Tools,
+        *,
+        said: str | None = None,
+        hasty: bool = False,
+        lone: bool = False,
     ) -> None:
-        """`said` is the opener as it stood in the text, if it was not `opener`; `hasty` takes the first closing mark."""
+        """`said` is the opener as it stood in the text, if it was not `opener`; `hasty` takes the first closing
+        mark; `lone`: nothing stood before it on its line."""
         self._form = form
         self._opener = opener
         self._said = opener if said is None else said
         self._tools = tools
         self._hasty = hasty
+        self._lone = lone or "|" in opener or "｜" in opener
         self._closes = re.compile(form.closes(opener))
         self._parts: list[str] = []
         self._tail = ""
@@ -148,10 +157,19 @@ class Marked:
         if outcome is not None:
             outcome.forced = True
             return outcome
+        text = self._whole()
+        if self._lone and (not text.strip() or _BODY.match(text)):
+            # The beginning of a call, not a word about one: a person sees neither its mark nor what came after it.
+            told = f"a call was begun and not finished, and left out of the text: {text.strip()}"
+            return Outcome([Gap(), Problem(told.strip(": "))])
         items: list[Item] = [self._said]
         if "|" in self._opener or "｜" in self._opener or self._opener.startswith("["):
             items.append(Problem(f"`{self._opener}` led to no call and was left in the text"))
-        return Outcome(items, self._whole(), literal=True)
+        return Outcome(items, text, literal=True)
+
+
+_BODY = re.compile(r"\s*(?:\{\s*[\"']|\[\s*\{|<(?:function|invoke|parameter|\||｜)|functions\.|call:)")
+"""What a call begins with, behind the mark that opens it."""
 
 
 def _doubtful(outcome: Outcome) -> bool:
@@ -200,6 +218,10 @@ class Headless:
     def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
         outcome = self._thinking.feed(piece, end)
         if outcome is not None and outcome.literal:
+            section = reasoning.IMPLICIT.search(outcome.rest)
+            if section:
+                thought = Thought(outcome.rest[: section.start()].strip())
+                return Outcome([thought], outcome.rest[section.start() :])
             return Outcome([], outcome.rest, literal=True)
         return outcome
 

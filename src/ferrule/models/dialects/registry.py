@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ferrule.core.calls import Call
+from ferrule.models.thinking import starts_thinking as starts_thinking
 
 from . import functionary, gemma, harmony, markup, mistral, sections, tagged
 from .form import Dialect
@@ -256,8 +257,6 @@ ALL: tuple[Dialect, ...] = (
     *(INTERNLM, HUNYUAN, NEMOTRON, APERTUS, FUNCTIONARY, FENCED),
 )
 
-_HEADLESS = re.compile(r"deepseek[-_.:]?r1|r1-distill|qwq|thinking|minimax[-_]?m2|reasoner")
-
 
 def for_model(name: str) -> tuple[Dialect, ...]:
     """The dialects of a model by the longest family name within its name; `FENCED` if none is known.
@@ -275,8 +274,3 @@ def for_model(name: str) -> tuple[Dialect, ...]:
         return (FENCED,)
     ranked = sorted(matches, key=lambda match: match[:2], reverse=True)
     return tuple(dict.fromkeys(dialect for _, _, dialect in ranked))
-
-
-def starts_thinking(name: str) -> bool:
-    """Whether a model is known to begin its reply inside reasoning that its prompt opened."""
-    return bool(_HEADLESS.search(name.lower()))

@@ -51,6 +51,9 @@ def _unfenced(text: str) -> str:
 
 def _read_marked_opener(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
     """For openers that are part of the call, such as `<function=f>`."""
+    if opener.endswith("/>"):
+        parsed = read_markup(opener, ending, tools)
+        return parsed if parsed is None else Parsed(parsed.items, rest=0)
     if ending is not Ending.OPEN:
         closes = re.match(rf"<({PREFIX})(function|invoke)", opener)
         body += f"</{closes.group(1)}{closes.group(2)}>" if closes else ""
@@ -99,6 +102,8 @@ def _closing(opener: str) -> str:
 
 
 def _closing_part(opener: str) -> str:
+    if opener.endswith("/>"):
+        return ""  # a call without arguments: it ends where it begins
     match = re.match(rf"<({PREFIX})(function|invoke)", opener)
     return rf"</{re.escape(match.group(1))}{match.group(2)}>" if match else r"(?!)"
 
@@ -111,13 +116,13 @@ TAGGED = Form(
 )
 FUNCTION = Form(
     "function",
-    r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?>""",
+    r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?/?>""",
     _closing_part,
     _read_marked_opener,
 )
 INVOKE = Form(
     "invoke",
-    rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?>""",
+    rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?/?>""",
     _closing_part,
     _read_marked_opener,
 )

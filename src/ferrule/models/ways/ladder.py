@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
+from ferrule.models.thinking import starts_thinking
 from ferrule.models.untrusted import SPELLED_TOOLS, SpellingExchange, spell_out
 from ferrule.models.wire import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
 
@@ -128,6 +129,10 @@ class LadderExchange:
 
         return Names(self._tools)
 
+    @cached_property
+    def _thinking(self) -> bool:
+        return starts_thinking(self._wire.model)
+
     @property
     def way(self) -> str:
         """The way in use."""
@@ -152,7 +157,7 @@ class LadderExchange:
     def _reader(self) -> Reader:
         from ferrule.models.dialects import Reader
 
-        return Reader(tools=self._names.schemas, marked=True)
+        return Reader(tools=self._names.schemas, marked=True, thinking=self._thinking)
 
     async def ask(
         self,
@@ -284,7 +289,7 @@ class LadderExchange:
 
     async def _native(self, history: Sequence[Message], sink: Sink) -> ModelAnswered:
         """The provider's own answer, streamed; calls between marks in the text count too."""
-        between = PlainSink(self._reader, sink)
+        between = PlainSink(self._reader, sink, thinking=self._thinking)
         answer = await self._exchange.ask(history, tools=True, sink=between)
         reading = between.finish(answer)
         return answer if reading is None else self._taken(answer, reading, sink)

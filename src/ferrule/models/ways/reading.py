@@ -24,8 +24,10 @@ class PlainSink:
     The reader is given what passed before, so it reads the same as if it had read from the start.
     """
 
-    def __init__(self, make: Callable[[], Reader], outer: Sink | None) -> None:
+    def __init__(self, make: Callable[[], Reader], outer: Sink | None, *, thinking: bool = False) -> None:
+        """`thinking`: the text may begin inside reasoning, so that none of it passes unread."""
         self._make = make
+        self._thinking = thinking
         self._outer = outer
         self._passed: list[str] = []
         self._held = ""
@@ -34,14 +36,17 @@ class PlainSink:
     def text(self, piece: str) -> None:
         if self._reading is not None:
             self._reading.text(piece)
-        elif MAY_OPEN.search(piece):
+        elif MAY_OPEN.search(piece) or self._thinking:
             self._begin().text(piece)
         else:
             self._passed.append(piece)
             self._show(piece)
 
     def reasoning(self, piece: str) -> None:
-        if self._outer is not None:
+        self._thinking = False
+        if self._reading is not None:
+            self._reading.reasoning(piece)
+        elif self._outer is not None:
             self._outer.reasoning(piece)
 
     def notice(self, topic: str, text: str) -> None:
@@ -69,6 +74,8 @@ class PlainSink:
 
     def _begin(self) -> ReadingSink:
         reader = self._make()
+        if not self._thinking:
+            reader.reason_apart()
         passed = "".join(self._passed)
         # A reader also holds back what may become code (an open back-tick): that was shown all the same.
         given = len(reader.feed(passed)) if passed else 0
@@ -104,6 +111,7 @@ class ReadingSink:
             self._outer.text(certain)
 
     def reasoning(self, piece: str) -> None:
+        self._reader.reason_apart()
         if self._outer is not None:
             self._outer.reasoning(piece)
 
