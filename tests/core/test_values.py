@@ -61,7 +61,7 @@ def test_a_failure_has_the_shape_of_the_requirement() -> None:
 def test_the_error_types_are_the_named_ones() -> None:
     assert [str(kind) for kind in ErrorType] == [
         "none", "not_found", "validation_failed", "permission_denied", "io_error", "parse_error",
-        "timeout", "cancelled", "limit", "internal_error",
+        "timeout", "cancelled", "limit", "tool_error", "internal_error",
     ]  # fmt: skip
 
 

@@ -174,7 +174,7 @@ async def test_an_async_tool_that_is_denied_starts_nothing(room: Room) -> None:
 @pytest.mark.parametrize(
     ("body", "fields", "error_type", "said"),
     [
-        ("fail('why')", {}, "internal_error", "slow.md:5: why"),
+        ("fail('why')", {}, "tool_error", "slow.md:5: why"),
         ("for i in range(1000000000):\n    pass", {"timeout_ms": "200"}, "timeout", "200 ms"),
         ("return fs.read('none.txt')", {}, "not_found", "none.txt"),
         ("x = [0] * 1000\nfor i in range(60):\n    x = x + x\nreturn 1", {}, "limit", "memory"),
@@ -230,7 +230,7 @@ async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(ro
     assert "withheld by the hook `judge`: not for you" in found["error"]
     assert "secret" not in str(found)
     await ended(session, await begun(session, n=1, bad=True))
-    assert [one[:2] for one in heard] == [(True, "none"), (False, "internal_error")]
+    assert [one[:2] for one in heard] == [(True, "none"), (False, "tool_error")]
     assert "broken" in heard[1][2]
 
 

@@ -51,7 +51,7 @@ script: |
         ("{ arguments: { path: a }, files: { a: one }, contains: TWO }", "does not contain 'TWO'"),
         ("{ arguments: { path: a }, answers: { fs.read: told }, returns: TOLD }", ""),
         ("{ arguments: { path: '-' }, fails: no such place }", ""),
-        ("{ arguments: { path: '-' }, returns: 1 }", "the test failed: internal_error"),
+        ("{ arguments: { path: '-' }, returns: 1 }", "the test failed: tool_error"),
         ("{ arguments: { path: b }, fails: not_found }", ""),
         ("{ arguments: { path: b }, fails: something else }", "should have failed with `something else`, and failed with"),
         ("{ arguments: { path: a }, files: { a: x }, fails: x }", "should have failed"),

@@ -24,7 +24,7 @@ BAD = {
     "recursion": ("return descend(descend, 0)", ErrorType.LIMIT, "nested deeper"),
     "a nested text": ("x = []\nfor i in range(100000):\n    x = [x]\nreturn x", None, ""),
     "a result of 100 MB": ("return 'x' * 100000000", ErrorType.LIMIT, "result"),
-    "a fail": ("fail('no way')", ErrorType.INTERNAL_ERROR, "mine.md:7: no way"),
+    "a fail": ("fail('no way')", ErrorType.TOOL_ERROR, "mine.md:7: no way"),
     "an expression that takes minutes": ("re.search('(?:(?:a?){50}){19}c|.*?x', ('a' * 5000 + '\\n') * 1000)", ErrorType.TIMEOUT, "time it may take"),
     "a sleep beyond its time": ("sleep(60000)", ErrorType.TIMEOUT, "time it may take"),
 }  # fmt: skip

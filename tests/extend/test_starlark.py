@@ -58,7 +58,7 @@ async def test_every_kind_of_value_goes_in_and_out(run: Runs, value: Any) -> Non
 @pytest.mark.proves("starlark.json-values")
 async def test_a_value_that_is_no_json_is_an_error(run: Runs) -> None:
     failed = await run.fails("def run(args):\n    return run2\ndef run2(args):\n    return 1\n")
-    assert (failed.reason, failed.error_type) == ("error", ErrorType.INTERNAL_ERROR)
+    assert (failed.reason, failed.error_type) == ("error", ErrorType.TOOL_ERROR)
 
 
 @pytest.mark.proves("starlark.fresh-scope")
@@ -263,7 +263,7 @@ async def test_a_result_that_nests_too_deeply_is_an_error(run: Runs) -> None:
 @pytest.mark.proves("starlark.fail")
 async def test_fail_is_an_error_with_its_text_and_line(run: Runs) -> None:
     failed = await run.fails("def run(args):\n    fail('no such branch:', args['b'])\n", {"b": "main"})
-    assert (failed.reason, failed.error_type) == ("fail", ErrorType.INTERNAL_ERROR)
+    assert (failed.reason, failed.error_type) == ("fail", ErrorType.TOOL_ERROR)
     assert failed.message == "tool.md:2: no such branch: main"
 
 

@@ -7,8 +7,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ferrule import Agent, Scripted, ToolDefinitionError, define_tool, tool
+from ferrule.connect.schemas import arguments_of
+from ferrule.models.scripted import calls, says
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.define import SchemaArguments
 from ferrule.tools.definition import Subject
 
 
@@ -172,3 +178,91 @@ def test_an_async_handler_is_seen_as_such() -> None:
 def test_a_wrong_argument_is_refused_with_its_name(wrong: dict[str, Any]) -> None:
     problems = made({"path": {"type": "string"}}).arguments.check(wrong).problems
     assert problems and all("path" in problem for problem in problems)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+SCHEMAS = st.fixed_dictionaries(
+    {"default": VALUES},
+    optional={"type": st.sampled_from(["string", "integer", "boolean", "array", "object", "null"])},
+)
+
+
+@pytest.mark.proves("arguments.as-written")
+@given(st.dictionaries(st.text(min_size=1, max_size=3), SCHEMAS, max_size=4), st.data())
+def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
+    properties: dict[str, Any], data: st.DataObject
+) -> None:
+    """With defaults of the right and the wrong type, and nested ones; whether the arguments fit or not."""
+    nested = {
+        "type": "object",
+        "properties": {"in": {"type": "object", "properties": properties}, **properties},
+    }
+    given = data.draw(st.dictionaries(st.sampled_from(["in", *properties, "x"]), VALUES, max_size=3))
+    before = json.dumps(given)
+    for arguments in (SchemaArguments("t", nested), arguments_of("t", nested)):
+        assert json.dumps(arguments.check(given).values) == before
+    assert json.dumps(given) == before
+
+
+@pytest.mark.proves("define.default-fits")
+@pytest.mark.parametrize("default", ["many", None, [1], 1.5])
+def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_written(default: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="the default of `n` does not fit"):
+        made({"n": {"type": "integer", "default": default, "required": False}})
+
+
+@pytest.mark.proves("define.returns")
+def test_an_output_schema_is_shown_and_holds_what_the_handler_returns() -> None:
+    returns = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    counted = define_tool("count", "Count.", returns=returns, handler=lambda: {"n": 1})
+    wrong = define_tool("wrong", "Count.", returns=returns, handler=lambda: {"n": "one"})
+    assert counted.output is not None
+    assert counted.output.schema == returns
+    script = Scripted([calls(("count", {}), ("wrong", {})), says("done")])
+    right, misfit = Agent(script, [counted, wrong]).run_sync("go").results
+    assert (right.success, right.data, right.notes) == (True, {"n": 1}, ())
+    assert (misfit.success, misfit.data) == (True, {"n": "one"})
+    assert "`n`" in misfit.notes[0]
+    with pytest.raises(ToolDefinitionError, match="`count`"):
+        define_tool("count", "Count.", returns={"type": "nonsense"}, handler=lambda: 1)
+
+
+def increment(a: int) -> int:
+    return a + 1
+
+
+@pytest.mark.proves("define.list")
+def test_many_tools_come_from_a_list_of_dictionaries() -> None:
+    listed: list[dict[str, Any]] = [
+        {
+            "name": "add",
+            "description": "Add.",
+            "parameters": {"a": {"type": "integer"}},
+            "handler": increment,
+        },
+        {"name": "ping", "description": "Ping.", "handler": lambda: "pong", "side_effect": "none"},
+    ]
+    script = Scripted([calls(("add", {"a": 1}), ("ping", {})), says("done")])
+    assert [result.data for result in Agent(script, tools=listed).run_sync("go").results] == [2, "pong"]
+    assert [tool.name for tool in Catalog(listed)] == ["add", "ping"]
+    catalog = Catalog()
+    with pytest.raises(ToolDefinitionError, match="`ping`: the key is `handler`, not `function`"):
+        catalog.add(listed[0], {"name": "ping", "description": "Ping.", "function": print})
+    assert len(catalog) == 0
+    with pytest.raises(ToolDefinitionError, match="no `name`"):
+        catalog.add({"description": "Ping.", "handler": print})
+    with pytest.raises(ToolDefinitionError, match="no description"):
+        catalog.add({"name": "ping", "handler": print})
+
+
+@pytest.mark.proves("define.bad-schema-named")
+@pytest.mark.parametrize("kind", ["array", "string", "null"])
+def test_a_schema_of_something_else_than_an_object_is_no_schema_of_parameters(kind: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"describes a {kind}, where arguments are an object"):
+        made({"type": kind, "items": {"type": "string"}})
+    named = made({"type": {"type": "string", "description": "What kind."}})
+    assert list(json.loads(named.schema_json())["properties"]) == ["type"]

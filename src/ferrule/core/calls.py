@@ -10,7 +10,10 @@ from .frozen import frozen
 
 
 class ErrorType(StrEnum):
-    """Why a call has no value. `NONE` is success. The names are part of what models see."""
+    """Why a call has no value. `NONE` is success. The names are part of what models see.
+
+    `TOOL_ERROR`: the tool, or the server that it lives in, said no. `INTERNAL_ERROR`: Ferrule or a function of the program is broken.
+    """
 
     NONE = "none"
     NOT_FOUND = "not_found"
@@ -21,6 +24,7 @@ class ErrorType(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     LIMIT = "limit"
+    TOOL_ERROR = "tool_error"
     INTERNAL_ERROR = "internal_error"
 
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
     from ferrule.store.artifacts import Artifacts, ArtifactStore
     from ferrule.store.journal import Journal
-    from ferrule.tools.catalog import Catalog
-    from ferrule.tools.definition import Tool
+    from ferrule.tools.catalog import Catalog, Definable
     from ferrule.tools.search.option import ToolSearch
 
     from .bus import Bus
@@ -73,7 +72,7 @@ class Agent(Offering):
     def __init__(
         self,
         model: str | Wire,
-        tools: Iterable[Tool | Callable[..., Any]] | Catalog = (),
+        tools: Iterable[Definable] | Catalog = (),
         *,
         instructions: str = "",
         workspace: str | Path | Workspace | None = None,

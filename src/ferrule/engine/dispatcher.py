@@ -28,7 +28,7 @@ from ferrule.guard.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunks import Chunks
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Loading, SideEffect, Tool
+from ferrule.tools.definition import Loading, SideEffect, Tool, misfit
 from ferrule.tools.launch import Launch
 
 from . import shell
@@ -296,7 +296,7 @@ class Dispatcher:
     async def _invoke(
         self, tool: Tool, values: Mapping[str, Any], prepared: Prepared, context: Context, started: float
     ) -> Result:
-        call = prepared.call
+        call, notes = prepared.call, prepared.notes
         try:
             given = {**values, tool.context_parameter: context} if tool.context_parameter else values
             handler = tool.handler
@@ -307,13 +307,13 @@ class Dispatcher:
             if tool.output is not None:
                 value, problems = tool.output.encode(value)
                 if problems:
-                    raise _misfit(tool, problems)
+                    notes = (*notes, misfit(tool, problems))
             if isinstance(value, Chunks):
-                kept = await self._gathered(tool, value, context, prepared.notes)
+                kept = await self._gathered(tool, value, context, notes)
             else:
-                kept = bound(value, self._room)
+                kept = _bounded_value(tool, value, self._room)
                 if self.keeper is not None and kept.size >= self.keeper.near and not self._hooks:
-                    kept = await self.keeper.keep(tool, value, kept, context.identity, prepared.notes)
+                    kept = await self.keeper.keep(tool, value, kept, context.identity, notes)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -338,7 +338,7 @@ class Dispatcher:
             size=kept.size,
             timestamp=int(self._clock.now() * 1000),
             partial=kept.partial,
-            notes=(*kept.notes, *prepared.notes),
+            notes=(*kept.notes, *notes),
         )
 
     def _launch(self, tool: Tool, launch: Launch, call: Call, context: Context) -> dict[str, Any]:
@@ -479,9 +479,13 @@ def _listed(items: Sequence[str], most: int = 8) -> str:
     return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
 
 
-def _misfit(tool: Tool, problems: Sequence[str]) -> ToolFailed:
-    message = f"`{tool.name}` ran, but its result does not fit its own schema: {'; '.join(problems)}"
-    return ToolFailed(ErrorType.INTERNAL_ERROR, message)
+def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
+    """A handler's value, bounded; one that has no JSON form is left out with a notice, for the effect has happened."""
+    try:
+        return bound(value, room)
+    except Exception as error:  # noqa: BLE001  boundary: values of any type are asked for their own JSON form
+        note = f"[note: `{tool.name}` ran, but its value is left out: {_said(error)[:500]}]"
+        return Bounded(None, 0, False, (note,))
 
 
 async def _in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:

@@ -11,12 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.models.wire import ToolSpec
-from ferrule.tools.catalog import Catalog
-from ferrule.tools.decorator import make
+from ferrule.tools.catalog import Catalog, Definable, tool_of
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import wire_name_beside
 
@@ -45,9 +43,9 @@ class SessionCatalog(Catalog):
         """Full names of the agent's tools that are shown because they were found, the oldest first."""
         return tuple(name for name in self._gained if name not in self._added)
 
-    def add(self, *tools: Tool | Callable[..., Any]) -> None:
+    def add(self, *tools: Definable) -> None:
         """Add tools for this session, all or none. Raises ToolDefinitionError for a name that is taken, here or on the wire."""
-        made = [item if isinstance(item, Tool) else make(item) for item in tools]
+        made = [tool_of(item) for item in tools]
         if not made:
             return
         with self._adding:

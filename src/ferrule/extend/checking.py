@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.store.yaml_tree import Node, parse_yaml
-from ferrule.tools.define import SchemaArguments
+from ferrule.tools.define import DefaultedArguments
 
 from .checking_scripts import Looked, Text
 from .front_matter import Warned, field, parse_document, text_of
@@ -96,7 +96,7 @@ async def check_parsed(tool: ToolFile, data: bytes, *, pool: Pool | None = None)
         said = "there is no description: the model sees only the tool's name"
         found.append(problem(node.where, said, "say in a sentence what it does", level="warning"))
     try:
-        arguments = SchemaArguments(tool.name, dict(tool.schema))
+        arguments = DefaultedArguments(tool.name, dict(tool.schema))
     except ConfigError as error:
         return [*found, problem((field(node, "parameters") or node).where, error.detail, error.hint)]
     found += _examples(tool, arguments, node)
@@ -162,7 +162,7 @@ def _unguarded(tool: ToolFile, looked: Looked, script: Script) -> Iterator[Probl
         yield problem(_at(script, line), said, hint, level="warning")
 
 
-def _examples(tool: ToolFile, arguments: SchemaArguments, node: Node) -> Iterator[Problem]:
+def _examples(tool: ToolFile, arguments: DefaultedArguments, node: Node) -> Iterator[Problem]:
     listed = field(node, "examples")
     places = [item.where for item in (listed.items or [])] if listed is not None else []
     for number, example in enumerate(tool.examples):
@@ -218,7 +218,7 @@ async def problems(file: ToolFile, *, pool: Pool | None = None) -> list[Warned]:
     itself holds what it says. A person's own check is `check_tool`, and `checking_runs` for the tests.
     """
     try:
-        arguments = SchemaArguments(file.name, dict(file.schema))
+        arguments = DefaultedArguments(file.name, dict(file.schema))
     except ConfigError as error:
         return [Warned(file.file, error.detail)]
     found = [
@@ -237,7 +237,7 @@ async def problems(file: ToolFile, *, pool: Pool | None = None) -> list[Warned]:
     return found
 
 
-async def _tried(script: Script, case: Case, arguments: SchemaArguments, pool: Pool) -> Warned | None:
+async def _tried(script: Script, case: Case, arguments: DefaultedArguments, pool: Pool) -> Warned | None:
     checked = arguments.check(case.arguments)
     if checked.problems:
         if case.fails is not None and any(case.fails in wrong for wrong in checked.problems):

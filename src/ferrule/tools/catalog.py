@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from ferrule.core.errors import ToolDefinitionError
 
 from .decorator import make
+from .define import define_tool
 from .definition import Tool
 from .names import wire_names
+
+Definable = Tool | Callable[..., Any] | Mapping[str, Any]
+"""A tool, a function, or a dictionary of what `define_tool` takes."""
+
+
+def tool_of(item: Definable) -> Tool:
+    """What a program gave as a tool, as one. Raises ToolDefinitionError."""
+    if isinstance(item, Tool):
+        return item
+    if isinstance(item, Mapping):
+        return _from_dictionary(cast("Mapping[str, Any]", item))
+    return make(item)
+
+
+def _from_dictionary(item: Mapping[str, Any]) -> Tool:
+    fields = dict(item)
+    name, description = fields.pop("name", None), fields.pop("description", "")
+    if not isinstance(name, str):
+        raise ToolDefinitionError(
+            f"a tool given as a dictionary has the keys {', '.join(map(repr, item)) or 'none'} and no `name`",
+            hint="write {'name': …, 'description': …, 'parameters': …, 'handler': …}, as for `define_tool`",
+        )
+    return define_tool(name, description, **fields)
 
 
 class Catalog:
@@ -20,7 +44,7 @@ class Catalog:
     that was current when they looked.
     """
 
-    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+    def __init__(self, tools: Iterable[Definable] = ()) -> None:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
         self.version = 0
@@ -28,9 +52,10 @@ class Catalog:
         self._by_wire: dict[str, str] | None = None
         self.add(*tools)
 
-    def add(self, *tools: Tool | Callable[..., Any]) -> None:
-        """Register tools; plain functions become tools first. Raises ToolDefinitionError naming a duplicate."""
-        made = [item if isinstance(item, Tool) else make(item) for item in tools]
+    def add(self, *tools: Definable) -> None:
+        """Register tools; plain functions and dictionaries become tools first (`tool_of`). Raises ToolDefinitionError, also for a
+        name that is taken."""
+        made = [tool_of(item) for item in tools]
         with self._lock:
             joined = dict(self._tools)
             for item in made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
@@ -49,9 +50,10 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 def define_tool(
     name: str,
-    description: str,
+    description: str = "",
     *,
     parameters: Mapping[str, Any] | None = None,
+    returns: Mapping[str, Any] | None = None,
     handler: Callable[..., Any] | None = None,
     touches: Mapping[str, str] | None = None,
     **config: Any,
@@ -60,27 +62,27 @@ def define_tool(
 
     `parameters` is either a JSON Schema of an object (it has `type: object` or `properties`), or a
     mapping from name to a schema or to a plain description. In the mapping every parameter is required
-    unless it says `required: false`, and a bare text means a required string. `handler` takes the
-    arguments by keyword. `touches` maps parameter names to `read`, `write`, `command`, `variables` or `url`. Every
+    unless it says `required: false`, and a bare text means a required string. A parameter that is left out gets the `default` of
+    its schema. `returns` is the JSON Schema of what the handler returns. `handler` takes the arguments by keyword. `touches` maps parameter names to `read`, `write`, `command`, `variables` or `url`. Every
     other key is one of `@tool`'s (`side_effect`, `risk`, `timeout`, ...).
 
     Raises ToolDefinitionError naming the tool and the key, also for `params` written for `parameters`.
     """
     check_name(name)
     _check_config(name, config)
-    if not description.strip():
+    if not isinstance(description, str) or not description.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  from data
         raise ToolDefinitionError(f"tool `{name}` has no description", hint="say in a sentence what it does")
     if handler is None:
         raise ToolDefinitionError(f"tool `{name}` has no handler", hint="pass `handler=`, a function")
     schema = _schema(name, parameters or {})
-    arguments = SchemaArguments(name, schema)
+    arguments = DefaultedArguments(name, schema)
     shell = make(_placeholder, name=name, description=description, **config)
     marks = {key: _touch(name, key, kind) for key, kind in (touches or {}).items()}
     fields: dict[str, Any] = {
         "arguments": arguments,
         "handler": handler,
         "is_async": inspect.iscoroutinefunction(handler),
-        "output": None,
+        "output": None if returns is None else SchemaOutput(name, dict(returns)),
         "touches": marks,
     }
     from dataclasses import replace
@@ -111,6 +113,11 @@ def _touch(name: str, key: str, kind: str) -> Any:
 
 
 def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    if "type" in parameters and parameters["type"] in _TYPES[:5] + _TYPES[6:]:
+        raise ToolDefinitionError(
+            f"tool `{tool}`: `parameters` describes a {parameters['type']}, where arguments are an object",
+            hint="name each parameter: {'items': {'type': 'array'}}, or write the schema of an object",
+        )
     if parameters.get("type") == "object" or isinstance(parameters.get("properties"), Mapping):
         return {"type": "object", **parameters}
     properties: dict[str, Any] = {}
@@ -137,26 +144,33 @@ def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-class SchemaArguments:
-    """`tools.definition.Arguments` for a JSON Schema that arrived as data, checked by jsonschema-rs.
+def validator_of(tool: str, schema: dict[str, Any]) -> Any:
+    """What checks values with a schema. Raises ToolDefinitionError.
 
     Remote references are refused: a schema must not make this machine fetch anything.
     """
+    import jsonschema_rs
+
+    def refuse(uri: str) -> Any:
+        raise ValueError(f"a reference to {uri} would have to be fetched; use a local `$ref`")
+
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=refuse)
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise ToolDefinitionError(f"tool `{tool}`: its schema cannot be used: {reason}") from error
+
+
+class SchemaArguments:
+    """`tools.definition.Arguments` for a JSON Schema that arrived as data, checked by jsonschema-rs.
+
+    What the handler gets is what was given: a schema's defaults say what its author does where an argument is left out.
+    """
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
-        import jsonschema_rs
-
-        def refuse(uri: str) -> Any:
-            raise ValueError(f"a reference to {uri} would have to be fetched; use a local `$ref`")
-
-        try:
-            self._validator = jsonschema_rs.validator_for(schema, retriever=refuse)
-        except ValueError as error:
-            reason = str(error).splitlines()[0]
-            raise ToolDefinitionError(f"tool `{tool}`: its schema cannot be used: {reason}") from error
+        self._validator = validator_of(tool, schema)
         self._schema = schema
         self._names = list(schema.get("properties", {}))
-        self._closed = schema.get("additionalProperties") is False
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -164,18 +178,76 @@ class SchemaArguments:
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         values = dict(arguments)
-        extra = unknown(values, self._names) if self._closed else []
-        problems = [_problem(e) for e in self._validator.iter_errors(values) if not _is_extra(e)]
-        for name, schema in self._schema.get("properties", {}).items():
-            if name not in values and isinstance(schema, Mapping) and "default" in schema:
-                values[name] = deepcopy(cast("Mapping[str, Any]", schema)["default"])
-        return Checked(values, extra + problems, [])
+        problems: list[str] = []
+        for error in self._validator.iter_errors(values):
+            problems += self._problems(error, values)
+        return Checked(values, list(dict.fromkeys(problems)), [])
+
+    def _problems(self, error: Any, values: Mapping[str, Any]) -> list[str]:
+        """In words. Arguments that nobody declared are named, each with the parameter that may have been meant."""
+        extra = _undeclared(error, values)
+        named = unknown(dict.fromkeys(extra), self._names)
+        # A part of the schema may close itself against what the whole declares: then the checker's words say it.
+        return named if extra and len(named) == len(extra) else [_problem(error)]
 
 
-def _is_extra(error: Any) -> bool:
-    return error.kind.name == "additionalProperties" and not list(error.instance_path)
+def _undeclared(error: Any, values: Mapping[str, Any]) -> list[str]:
+    """The arguments that an error of the checker says are not allowed."""
+    if list(error.instance_path) or list(error.schema_path)[-1:] != ["additionalProperties"]:
+        return []
+    if error.kind.name == "additionalProperties":
+        return list(error.kind.unexpected)
+    # Where nothing at all is declared, the checker shows the value and not its name.
+    return [name for name, value in values.items() if value == error.instance]
 
 
-def _problem(error: Any) -> str:
+class DefaultedArguments(SchemaArguments):
+    """The same for a schema whose author is the program that has the handler: what is left out gets its default.
+
+    A default that does not fit its own schema is an error where the tool is defined.
+    """
+
+    def __init__(self, tool: str, schema: dict[str, Any]) -> None:
+        super().__init__(tool, schema)
+        self._defaults: dict[str, Any] = {}
+        for name, about in schema.get("properties", {}).items():
+            if isinstance(about, Mapping) and "default" in about:
+                self._defaults[name] = cast("Mapping[str, Any]", about)["default"]
+        self._refuse_misfits(tool)
+
+    def check(self, arguments: Mapping[str, Any]) -> Checked:
+        checked = super().check(arguments)
+        for name, default in self._defaults.items():
+            if name not in checked.values:
+                checked.values[name] = deepcopy(default)
+        return checked
+
+    def _refuse_misfits(self, tool: str) -> None:
+        for error in self._validator.iter_errors(self._defaults):
+            path = list(error.instance_path)
+            if path:
+                raise ToolDefinitionError(
+                    f"tool `{tool}`: the default of `{path[0]}` does not fit its own schema: {error.message}",
+                    hint="correct the default, or leave it out",
+                )
+
+
+class SchemaOutput:
+    """`tools.definition.Output` for a JSON Schema."""
+
+    def __init__(self, tool: str, schema: dict[str, Any]) -> None:
+        self._validator = validator_of(tool, schema)
+        self.schema: Mapping[str, Any] = schema
+
+    def encode(self, value: Any) -> tuple[Any, list[str]]:
+        """See `tools.definition.Output`."""
+        try:
+            made = json.loads(json.dumps(value))
+        except (TypeError, ValueError, RecursionError) as error:
+            return value, [f"the value cannot be written as JSON: {error}"]
+        return made, [_problem(error, "result") for error in self._validator.iter_errors(made)]
+
+
+def _problem(error: Any, whole: str = "arguments") -> str:
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path).lstrip(".")
-    return f"`{where or 'arguments'}`: {error.message}"
+    return f"`{where or whole}`: {error.message}"

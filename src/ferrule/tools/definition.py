@@ -114,6 +114,12 @@ class Output(Protocol):
         ...
 
 
+def misfit(tool: Tool, problems: Sequence[str]) -> str:
+    """A notice that a value does not fit what its tool promised. The call took effect: it is no failure, and no reason to call again."""
+    shown = "; ".join(problems[:8])
+    return f"[note: `{tool.name}` ran; its result is as it came and does not fit the tool's own schema: {shown[:1000]}]"
+
+
 class Preview(Protocol):
     """Shows a person what a call would do, without doing it: a unified diff, the command line."""
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, cast
 
-from ferrule.core.calls import ErrorType, compact
-from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.calls import compact
+from ferrule.core.errors import ConfigError
 
-from .definition import Tool
+from .definition import Tool, misfit
 from .toolset import Tools, named_settings
 
 OutputFormat = Literal["value", "json", "display"]
@@ -83,12 +83,14 @@ async def _later(value: Awaitable[Any], show: Callable[[Any], Any]) -> Any:
 
 def as_json(tool: Tool, value: Any) -> str:
     """The value as one compact JSON text."""
-    return compact(_value(tool, value))
+    fitting, note = _value(tool, value)
+    return compact(fitting) + note
 
 
 def as_display(tool: Tool, value: Any) -> str:
     """The value as text for reading."""
-    return _display(_value(tool, value))
+    fitting, note = _value(tool, value)
+    return _display(fitting) + note
 
 
 _FORMATTERS: Mapping[str, Formatter] = {"json": as_json, "display": as_display}
@@ -113,17 +115,14 @@ def _field(name: str, value: Any, indent: str) -> str:
     return f"{indent}{name}: {shown}"
 
 
-def _value(tool: Tool, value: Any) -> Any:
-    """The JSON value of what a handler returned, by the tool's own output schema where it has one."""
+def _value(tool: Tool, value: Any) -> tuple[Any, str]:
+    """The JSON value of what a handler returned, by the tool's own output schema where it has one, and a notice if it does not fit."""
     if tool.output is None:
-        return _plain(value)
+        return _plain(value), ""
     encoded, problems = tool.output.encode(value)
     if problems:
-        said = "; ".join(problems)
-        raise ToolFailed(
-            ErrorType.INTERNAL_ERROR, f"`{tool.name}` ran, but its result does not fit its own schema: {said}"
-        )
-    return encoded
+        return _plain(value), f"\n{misfit(tool, problems)}"
+    return encoded, ""
 
 
 def _plain(value: Any) -> Any:

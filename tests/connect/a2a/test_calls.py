@@ -242,7 +242,7 @@ def ends(how: str) -> Any:
 @pytest.mark.parametrize(
     ("how", "state", "kind"),
     [
-        ("failed", "failed", ErrorType.INTERNAL_ERROR),
+        ("failed", "failed", ErrorType.TOOL_ERROR),
         ("reject", "rejected", ErrorType.PERMISSION_DENIED),
         ("cancel", "canceled", ErrorType.CANCELLED),
     ],

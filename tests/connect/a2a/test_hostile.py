@@ -197,7 +197,7 @@ async def test_an_answer_that_makes_no_sense_is_one_error(world: World, result: 
     found = await world.call(world.peer(timeout=1.0))
     assert not found.success and found.error_type in (
         ErrorType.PARSE_ERROR,
-        ErrorType.INTERNAL_ERROR,
+        ErrorType.TOOL_ERROR,
         ErrorType.TIMEOUT,
     )
 

@@ -204,8 +204,7 @@ async def test_parameters_go_where_the_document_says(service: Service) -> None:
         ("breeds", "beagle|mutt"),
         ("filter[age]", "3"),
         ("limit", "5"),
-        ("api-version", "2024-01"),
-    ]
+    ], "a default says what the service does where nothing is sent"
 
     assert (
         await service.call(

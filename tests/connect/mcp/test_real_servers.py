@@ -81,7 +81,7 @@ async def test_the_time_server_converts_times_in_both_eras(place: Place, era: An
     result = await session.call("time__convert_time", **given)
     assert result.success and "T00:00:00+00:00" in result.text()
     wrong = await session.call("time__convert_time", **{**given, "source_timezone": "Nowhere/Land"})
-    assert wrong.error_type is ErrorType.INTERNAL_ERROR and "Nowhere/Land" in (wrong.error_message or "")
+    assert wrong.error_type is ErrorType.TOOL_ERROR and "Nowhere/Land" in (wrong.error_message or "")
 
 
 @pytest.mark.proves("mcp.real.git")

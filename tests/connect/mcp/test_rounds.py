@@ -97,9 +97,7 @@ async def test_a_server_that_wants_another_round_forever_gets_an_error(place: Pl
     session = place.session(await place.servers(place.plain("new")))
     place.behave("asks-forever")
     result = await session.call("plain__echo", text="x")
-    assert result.error_type is ErrorType.INTERNAL_ERROR and "more than 10 times" in (
-        result.error_message or ""
-    )
+    assert result.error_type is ErrorType.TOOL_ERROR and "more than 10 times" in (result.error_message or "")
 
 
 @pytest.mark.proves("mcp.tasks")

@@ -192,7 +192,7 @@ async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> N
 async def test_what_goes_wrong_inside_stays_inside(place: Place) -> None:
     await place.serve()
     result = await (await place.asking()).call("librarian__find", message="anything")
-    assert result.error_type is ErrorType.INTERNAL_ERROR
+    assert result.error_type is ErrorType.TOOL_ERROR
     assert str(result.error_message).endswith("the agent cannot work now (script_over)")
 
 

@@ -31,7 +31,7 @@ _MESSAGE = 4_000
 _PARTS = 1_000
 _SHORT = 200
 _ERRORS = {
-    "failed": (ErrorType.INTERNAL_ERROR, "could not do it"),
+    "failed": (ErrorType.TOOL_ERROR, "could not do it"),
     "rejected": (ErrorType.PERMISSION_DENIED, "does not want to do it"),
     "canceled": (ErrorType.CANCELLED, "ended it before it was done"),
 }

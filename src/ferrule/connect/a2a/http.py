@@ -219,6 +219,6 @@ _MEANINGS = {
 
 def _by_meaning(told: str, error: BaseException) -> ToolFailed:
     """An error of the protocol (the names of the library's classes are the specification's), or an answer that makes no sense."""
-    kind = _MEANINGS.get(type(error).__name__, ErrorType.INTERNAL_ERROR)
+    kind = _MEANINGS.get(type(error).__name__, ErrorType.TOOL_ERROR)
     said = clean(str(error)).strip()[:_MESSAGE] or type(error).__name__
     return ToolFailed(kind, told + said)

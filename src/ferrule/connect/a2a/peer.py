@@ -145,7 +145,7 @@ class Live:
             client = client_of(head, self._http, streams=card.streams)
         except ValueError as error:
             said = f"the agent `{name}` was not asked: it speaks in no way that is known here (JSON-RPC, HTTP+JSON)"
-            raise ToolFailed(ErrorType.INTERNAL_ERROR, said) from error
+            raise ToolFailed(ErrorType.TOOL_ERROR, said) from error
         return Exchange(client, card.streams, context.progress)
 
     # ---- one call

@@ -11,7 +11,7 @@
     408 504                timeout
     429 503                transient: the service says when to come back
     500 ...                5xx
-    everything else        a plain failure
+    everything else        tool_error: the service says no (402, 409, a redirect that is not followed, ...)
 
 What a server says in a failure is a snippet, cut, without invisible characters, and named as its words. Everything it says has been
 searched for the secrets of the request before any of this.
@@ -163,7 +163,7 @@ def failure_of(asked: Asked, answer: Answer, redactor: Redactor) -> ToolFailed:
         case _ if status >= 500:
             kind = "5xx"
         case _:
-            pass
+            error = ErrorType.TOOL_ERROR
     if status in (429, 503):
         after = parse_retry_after(answer.headers.get("retry-after"), time.time())
     message = f"`{asked.tool}`: HTTP {status}, {_meaning(asked, status)}{_wait(after)}{_unknown(asked, status)}{_said(answer, redactor)}"

@@ -33,7 +33,7 @@ def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
         said = clean("\n".join(_text(part) for part in parts).strip())[:_MESSAGE]
         data = mapping_of(structured) or None
         message = f"`{tool}` of server `{server}` failed: {said or 'it did not say why'}"
-        raise ToolFailed(ErrorType.INTERNAL_ERROR, message, data=data)
+        raise ToolFailed(ErrorType.TOOL_ERROR, message, data=data)
     if structured is not None:
         return structured
     if not isinstance(result.get("content"), list):

@@ -175,7 +175,7 @@ class _Plan:
             raise ToolFailed(ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)) from None
         except Failure as failure:
             raise ToolFailed(
-                _ERRORS.get(failure.kind, ErrorType.INTERNAL_ERROR),
+                _ERRORS.get(failure.kind, ErrorType.TOOL_ERROR),
                 _told(name, server, failure, self.repeatable),
                 kind=self._kind(_CLASSES.get(failure.kind, failure.kind), sent=failure.sent),
             ) from failure

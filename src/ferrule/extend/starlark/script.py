@@ -66,4 +66,6 @@ _TYPES = {
     "memory": ErrorType.LIMIT,
     "size": ErrorType.LIMIT,
     "depth": ErrorType.LIMIT,
+    "fail": ErrorType.TOOL_ERROR,
+    "error": ErrorType.TOOL_ERROR,
 }
