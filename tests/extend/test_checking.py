@@ -122,6 +122,8 @@ async def test_every_way_to_take_one_argument_is_right(shared_workers: Pool, scr
     [
         ('def run(args):\n    return args["a"]', {"a"}, False),
         ('def run(given):\n    return given.get("a", given.get("b"))', {"a", "b"}, False),
+        ('def run(args):\n    return args.get("a", args["b"])', {"a", "b"}, False),
+        ('def run(args):\n    return args.pop("a", args)', {"a"}, True),
         ('def run(args):\n    if "a" in args:\n        return 1', set[str](), False),
         ('def run(args):\n    return help(args)\ndef help(x):\n    return x["a"]', {"a"}, False),
         ('def run(args):\n    return [args["a"] for _ in range(2)]', {"a"}, False),

@@ -383,6 +383,8 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
     await session.run("And you?")
     await session.close()
     assert asked == ["a SessionStart", "c SessionEnd"]
+    told = [message.text for message in agents[3].wire.histories[-1]]  # type: ignore[attr-defined]
+    assert told == ["Hello.", "Hi.", "And you?"], "where nothing was lost nothing is said of it"
 
 
 @pytest.mark.proves("reload.session-stays")

@@ -66,6 +66,26 @@ def test_outside_reserved_and_secret_names_are_refused_in_every_mode(
     assert decided.decide(tools.read, {"path": path}).verdict == "deny"
 
 
+@pytest.mark.proves("gate.builtin-refusals")
+def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["*", "Read", "Edit"])
+    reasons = {
+        path: decided.decide(tools.write, {"path": path}).reason for path in (".env", "agents/a", "../x")
+    }
+    assert "`.env` may hold secrets" in reasons[".env"]
+    assert "`agents/a` is " in reasons["agents/a"]
+    assert "`../x` lies outside the workspace" in reasons["../x"]
+
+
+@pytest.mark.proves("gate.builtin-refusals")
+def test_a_tilde_is_the_home_of_the_person(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["Read"], home=ROOT.parent)
+    verdicts = [
+        decided.decide(tools.read, {"path": path}).verdict for path in ("~/project/a", "~/other/a", "~")
+    ]
+    assert verdicts == ["allow", "deny", "deny"]
+
+
 @pytest.mark.parametrize("path", [Path(".env"), [Path("a"), Path(".env")]])
 def test_paths_that_are_not_text_are_judged_too(path: Any, gate: BuildGate, tools: SimpleNamespace) -> None:
     assert gate(allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"

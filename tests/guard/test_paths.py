@@ -77,6 +77,17 @@ def test_what_is_no_path_is_refused_as_an_argument(path: str) -> None:
     assert len(failure.value.message) < 400
 
 
+@pytest.mark.proves("workspace.no-path")
+def test_a_message_shows_at_most_200_characters_of_a_path() -> None:
+    for length, whole in ((197, True), (198, False)):
+        path = "C:/" + "a" * length
+        with pytest.raises(ToolFailed) as failure:
+            parts(path, ROOTS)
+        shown = failure.value.message.split("`")[1]
+        assert len(shown) == 200
+        assert (shown == path) == whole
+
+
 _PATHS = st.lists(
     st.sampled_from(["..", ".", "", "a", "b", "srv", "work", "work2", "~", "..."]), max_size=8
 ).map("/".join)

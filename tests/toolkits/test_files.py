@@ -329,6 +329,9 @@ def test_an_edit_must_match_exactly_once(context: Context, root: Path) -> None:
     assert failure.error_type is ErrorType.VALIDATION_FAILED
     assert "lines 1, 2" in failure.message
     assert (root / "f").read_text() == "x = 1\ny = 1\n"
+    (root / "blank").write_text("\na\n\na\n")
+    failure = refused(lambda: call("edit_file", context, path="blank", old_string="a", new_string="b"))
+    assert "lines 2, 4" in failure.message
     assert "line 2" in call("edit_file", context, path="f", old_string="y = 1", new_string="y = 2")
     done = call("edit_file", context, path="f", old_string=" = ", new_string=": ", replace_all=True)
     assert done == "replaced 2 occurrences; `f` has 2 lines now"
