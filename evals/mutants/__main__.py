@@ -200,9 +200,9 @@ class Campaign:
         """Run the proofs of all promises in the test files nearest to the module. Return the test that noticed, or ""."""
         files = find_neighbours(trial.module, {file for found in self._proofs.values() for file in found})
         answer = self._put(worker, trial, "", files, NEIGHBOURS_SECONDS)
-        if answer["outcome"] != "failed":
+        if answer["outcome"] != "failed" or not answer["failed"]:
             return ""
-        (failed,) = answer["failed"][:1]
+        failed = answer["failed"][0]
         # These tests were not run before: what fails here without any breakage has noticed nothing.
         whole = worker.put(promise="", files=[failed], seconds=NEIGHBOURS_SECONDS)
         return failed if whole["outcome"] == "passed" else ""
