@@ -6,6 +6,7 @@ other runs a share of them.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -154,3 +155,68 @@ def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
         assert shown == b"pairs\n"
     finally:
         held.close()
+
+
+class Served:
+    """`ferrule serve mcp` in the workspace, spoken to over its standard streams."""
+
+    def __init__(self, world: World, state: Path) -> None:
+        environment = {**os.environ, "HOME": str(world.home), "XDG_STATE_HOME": str(state)}
+        environment["FERRULE_SANDBOX_MODE"] = "required"
+        programs = os.path.dirname(os.path.realpath(sys.executable))
+        environment["PATH"] = f"{programs}:/usr/bin:/bin"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from ferrule.faces.cli.entry import main; main()", "serve", "mcp", "--allow", "Bash(*)"],
+            cwd=world.root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._answers: dict[str, str] = {}
+        client = {"name": "raw", "version": "1"}
+        self.send(
+            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}, "0"
+        )
+        self.answer("0")
+        self.send("notifications/initialized", {})
+
+    def send(self, method: str, parameters: object, number: str = "") -> None:
+        assert self._process.stdin is not None
+        named = {"id": number} if number else {}
+        said = {"jsonrpc": "2.0", "method": method, "params": parameters, **named}
+        self._process.stdin.write(json.dumps(said) + "\n")
+        self._process.stdin.flush()
+
+    def call(self, number: str, *command: str) -> None:
+        self.send("tools/call", {"name": "run_command", "arguments": {"command": list(command)}}, number)
+
+    def answer(self, number: str) -> str:
+        """What came back for a request, in whatever order answers come."""
+        assert self._process.stdout is not None
+        while number not in self._answers:
+            line = self._process.stdout.readline()
+            assert line, "the server ended"
+            self._answers[str(json.loads(line).get("id"))] = line
+        return self._answers[number]
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
+
+
+@pytest.mark.proves("sandbox.attacks.together-servers")
+@pytest.mark.parametrize("name", ["by-stream-read", "by-stream-make"])
+def test_two_calls_of_a_server_hand_each_other_nothing(world: World, tmp_path: Path, name: str) -> None:
+    if not probe().namespaces:
+        pytest.skip("no namespaces here")
+    row = next(row for row in TOGETHER if row.id == name)
+    # Until the view that the folder was opened in is gone.
+    gone = "[time.sleep(0.01) for _ in range(1000) if os.readlink(f'/proc/self/fd/{d}') != '/']"
+    stays = row.stay[0].replace("there('go')", gone)
+    for file, script in (("stays.py", stays), ("ends.py", row.end[0])):
+        (world.root / file).write_text(world.text(f"{PRELUDE}\n{script}\n").replace("<row>", row.id))
+    server = Served(world, tmp_path)
+    try:
+        server.call("stays", "python3", "stays.py")
+        server.call("ends", "python3", "ends.py")
+        shown = server.answer("stays")
+    finally:
+        server.close()
+    assert "no:" in shown, shown
+    assert not world.harm(shown.encode()), shown

@@ -19,7 +19,7 @@ os.makedirs(shared, exist_ok=True)
 root = '<root>'
 
 def waiting():
-    alone, gone = 300, 40
+    alone, gone = 1200, 40
     while alone and gone:
         alone -= 1
         gone -= os.path.exists(os.path.join(shared, 'go'))
