@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle marks mutants
+.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -82,6 +82,8 @@ attacks: $(READY) ## every row of every table of attacks
 
 marks: $(READY) ## calls in the legal form of every model family, with marks of all of them in their values: 1,000 cases of each form
 	FERRULE_MARK_CASES=1000 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/models/test_dialect_values.py
+fuzz: $(READY) ## 200,000 shell programs, run by bash and read by us (ARGS="--seconds 600" stops, the same again goes on)
+	PYTHONPATH=tests $(BIN)/python -m shell_fuzz --programs 200000 --workers $(JOBS) --state build/fuzz.json $(ARGS)
 
 crash: $(READY) ## kill -9 at every write of the journal and between 600 pairs of system calls
 	FERRULE_KILL_POINTS=600 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/engine/test_crash.py tests/engine/test_kill_points.py

@@ -189,7 +189,7 @@ ORDINARY: tuple[Ordinary, ...] = (
     Ordinary("go test -exec=./x ./...", "ask", "no rule allows", "another program runs the tests"),
     Ordinary("make -f other.mk", "ask", "no rule allows", "another file says what is made"),
     Ordinary("make SHELL=./x", "ask", "no rule allows", "another shell runs the recipes"),
-    Ordinary("docker run -it alpine sh", "ask", "no rule allows", "nothing allows to run containers"),
+    Ordinary("docker run -it alpine sh", "ask", "what `docker` runs", "a shell in a container reads what nobody has seen"),
     Ordinary("python script.py", "ask", "no rule allows", "nothing allows to run scripts"),
     Ordinary("ls > files.txt", "ask", "no rule allows to write `files.txt`", "a file is written"),
     Ordinary("cat $FILE", "ask", "no rule allows", "which file is known only when it runs"),

@@ -188,22 +188,46 @@ def test_names_are_followed_through_literal_cd() -> None:
 
 @pytest.mark.proves("command.misread-is-problem")
 @pytest.mark.parametrize(
-    "command",
+    ("command", "expected"),
     [
-        "ls\n\\rm x",
-        "p \\ x",
-        "p ]]\\x41 x",
-        "p $ x",
-        "p | q < x y",
-        "p 2>&1 -c3>x",
-        "cat <<'E'!\nE\n",
-        "! for i in 1; do rm x; done",
-        "time { rm x; }",
-        "p \\\n\\ q",
+        ("ls\n\\rm x", [["ls"], ["rm", "x"]]),
+        ("p \\ x", [["p", " x"]]),
+        ("p ]]\\x41 x", [["p", "]]x41", "x"]]),
+        ("p $ x", [["p", "$", "x"]]),
+        ("p | q < x y", [["p"], ["q", "y"]]),
+        ("p 2>&1 -c3>x", [["p", "-c3"]]),
+        ("cat <<'E'!\nE\nE!\nls", [["cat"], ["ls"]]),
+        ("! for i in 1; do rm x; done", [["rm", "x"]]),
+        ("time { rm x; }", [["rm", "x"]]),
+        ("p \\\n\\ q", [["p", " q"]]),
+        ("p #\\\nq", [["p"], ["q"]]),
+        ("p a#b \\\n#c\nq", [["p", "a#b"], ["q"]]),
+        ("cat <<-E\n\t$(p)\n\tE\nq", [["p"], ["cat"], ["q"]]),
+        ("cat <<E\n\\`a` b ${x#`p`}\nE\\\nE\nE", None),
+        ("case a in a) p;; (b) q ;& esac", [["p"], ["q"]]),
+        ("p $(case a in a) q;; esac)", [["q"], ["p", None]]),
+        ("p `q \\`r\\` # s`", [["r"], ["q", None], ["p", None]]),
+        ("p $'a\\'b' \"c\\\"d\"", [["p", "a'b", 'c"d']]),
     ],
 )
-def test_text_that_the_parser_reads_unlike_a_shell_is_a_problem(command: str) -> None:
-    """Each was found by running random text through the parser and through bash."""
+def test_text_is_read_as_bash_reads_it(command: str, expected: list[list[str | None]] | None) -> None:
+    """Each was found by running random text through a reader and through bash."""
+    analysis = look(command)
+    if expected is None:
+        assert analysis.problem
+    else:
+        assert analysis.problem is None
+        assert [list(part.argv) for part in analysis.parts] == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "p &\\\n& q", "p $\\\n(q)", 'p "${x:-"a"}"', "p @(a|b)", "p $[1]", "((p) ; q)", "a[b c]", "cat <<E\nx", "cat <<$E\n$E",
+        "p ${x:-<(q)}", "A\\\n=1 p", "p a<(q)", "p 1\\\n0>x", "echo $(cat <<E)\nE",
+    ],
+)  # fmt: skip
+def test_text_that_is_not_read_is_a_problem(command: str) -> None:
     assert look(command).problem
 
 

@@ -2,7 +2,7 @@
 
     analyse("git diff | cat > out.txt") -> parts, file names, labels, and what cannot be known
 
-The text is parsed with tree-sitter-bash. Every simple command is a part, wherever it stands: in pipelines,
+The text is read as bash reads it (`shell_parser.py`). Every simple command is a part, wherever it stands: in pipelines,
 lists, loops, functions, subshells, substitutions, here-documents fed to a shell, and in the text given to
 `sh -c`. An argument list (`analyse(["git", "diff"])`) is judged without a shell: its words are literal.
 

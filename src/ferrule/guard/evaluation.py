@@ -13,16 +13,11 @@ _NAME = r"(?:[A-Za-z_]\w*|[0-9@*#?$!_-])(?:\[(?:[0-9]+|[@*])\])?"
 _PLAIN_EXPANSION = re.compile(
     rf"\$\{{#?{_NAME}(?:(?::?[-=+?]|##?|%%?|//?|\^\^?|,,?).*|:\s?\d+(?::\d+)?)?\}}", re.DOTALL
 )
-_NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,\[\]$]*")
-_TEST = re.compile(r"(?:^|\s)-(?:v|R|eq|ne|lt|le|gt|ge)(?:\s|$)")
+_NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,;]*")
 
 
 def runs_values(kind: str, text: str) -> bool:
-    """True if a syntax node of this kind evaluates a value that is not written in it."""
+    """True if an `expansion` (`${...}`) or `arithmetic` (`((...))`) evaluates a value that is not written in it."""
     if kind == "expansion":
         return _PLAIN_EXPANSION.fullmatch(text) is None
-    if kind in ("arithmetic_expansion", "c_style_for_statement") or text.startswith("(("):
-        return _NUMBERS.fullmatch(re.split(r";\s*do\b|\)\)\s*do\b", text)[0].removeprefix("for")) is None
-    if kind == "subscript":
-        return re.fullmatch(r"\w+\[(?:\d+|[@*])\]", text) is None
-    return kind == "test_command" and _TEST.search(text) is not None
+    return _NUMBERS.fullmatch(text.removeprefix("$")) is None

@@ -18,8 +18,7 @@ from .parts import Part
 
 States = tuple[str, ...]
 
-FOLLOWED = frozenset({"program", "list", "command", "redirected_statement"})
-_ASIDE = frozenset({"subshell", "command_substitution", "process_substitution"})
+_ASIDE = frozenset({"subshell", "substitution"})
 """Run by a shell of their own: a `cd` in them ends with them."""
 
 _MOST = 8
@@ -29,7 +28,7 @@ _CHANGES_CD = frozenset({"set", "shopt", "source", ".", "enable", "alias", "trap
 
 
 class Folders:
-    """Where the next command could start, while a syntax tree is walked."""
+    """Where the next command could start, while the commands of a text are walked."""
 
     def __init__(self) -> None:
         self.now: States = ("",)
@@ -42,10 +41,10 @@ class Folders:
 
     @contextmanager
     def within(self, kind: str) -> Generator[None]:
-        """Walk a node of the tree that is not one of `FOLLOWED`."""
+        """Walk what is no plain list: a pipeline, a compound command of this kind, a substitution, or the text of another shell."""
         states, beside = self.now, self._beside
         # What a function's body does depends on where it is called.
-        self.lost = self.lost or kind == "function_definition"
+        self.lost = self.lost or kind == "function"
         self._beside = 0 if kind in _ASIDE else beside + 1
         yield
         self._beside = beside

@@ -11,8 +11,8 @@ MAX_PARTS = 50
 """Simple commands in one command line. Beyond it the line is denied, not asked for: analysis that gives up
 must not become a way around it (the "50 sub-commands" class of conventions §2.2)."""
 MAX_BYTES = 4096
-MAX_DEPTH = 80
-"""Nesting of the syntax tree, and of shells within shells four times over."""
+MAX_DEPTH = 40
+"""Lists, words and expansions within each other."""
 
 
 @frozen

@@ -1,70 +1,67 @@
-"""One pass over the syntax tree of a shell command: finds the simple commands, wherever they stand."""
+"""One pass over the commands of a shell text: finds the simple ones, wherever they stand, and what they would do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING
 
 from .command_hazards import hazards
-from .evaluation import runs_values
-from .folders import FOLLOWED, Folders, comes_back
+from .folders import Folders, comes_back
 from .hazards import PLAIN, RUNNERS, SHELLS, TALKERS, base, listed
 from .labels import FETCHERS, RUN_INPUT, labels_of
 from .named_paths import judge_paths
-from .parts import MAX_BYTES, MAX_DEPTH, MAX_PARTS, Analysis, Part, Redirect
+from .parts import MAX_BYTES, MAX_PARTS, Analysis, Part, Redirect
 from .reserved import Names
-from .tree_check import misread
-from .words import UNKNOWN, Word, literal, read_word
-from .wrappers import strip
-
-if TYPE_CHECKING:
-    from tree_sitter import Language, Node, Tree
+from .shell_builtins import callbacks, doubts_of, sets_meaning, shell_texts
+from .shell_parser import (
+    AndOr,
+    Assignment,
+    Compound,
+    Node,
+    Parser,
+    Pipeline,
+    Reading,
+    Redirection,
+    Simple,
+    TooDeep,
+    Unreadable,
+)
+from .words import UNKNOWN, Word, literal
+from .wrappers import strip, unknown_program
 
 
 class _OverLimit(Exception):
     pass
 
 
-@cache
-def _language() -> Language:
-    import tree_sitter  # heavy: loaded with the first command
-    import tree_sitter_bash
-
-    return tree_sitter.Language(tree_sitter_bash.language())
-
-
-def _parse(source: bytes) -> Tree:
-    from tree_sitter import Parser
-
-    return Parser(_language()).parse(source)  # one per call: a parser is not for two threads
-
-
-# Whitespace that shells and the grammar do not agree on, and characters that hide text from a person.
+# Whitespace that shells and people do not agree on, and characters that hide text from a person.
 _STRANGE = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f\\x85\\xa0\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ufeff"
-    "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f\x85\xa0\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_CONTINUED = re.compile(r"(\\+)\n")
-_NOT_IN_SH = re.compile(r"\$'|\[\[")
+_NOT_IN_SH = re.compile(
+    r"\$['\"]|\[\[|\(\(|[<>]\(|&>|<<<|\|&|;;?&|>&[^0-9-]|\+?=\(|\+=|\]=|\{[^}]*(?:,|\.\.)|\b(?:function|select|coproc|time|source|declare"
+    r"|typeset|let|shopt|mapfile|readarray|enable|builtin)\b"
+)
+"""What other shells than bash read otherwise, or run as a program of that name."""
 _OF_THEIR_OWN = listed("zsh fish csh tcsh")
 """Shells whose grammar is not that of `sh`."""
-_BRACE = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
 
 
 class Walk:
-    """One pass over a syntax tree. Collects; `conclude` judges."""
+    """One pass over a text. Collects; `conclude` judges."""
 
     def __init__(self, root: str, home: str) -> None:
-        self.root, self.home = root, home
+        self.root = root
+        self.home = home
         self.parts: list[Part] = []
         self.loose: list[Word] = []
         self.doubts: list[str] = []
         self.labels: set[str] = set()
         self.problem: str | None = None
-        self.depth = 0
+        self.shells = 0
+        """Shells within shells."""
         self.folders = Folders()
         self.renamed = False
 
@@ -81,6 +78,8 @@ class Walk:
             self._text(text)
         except _OverLimit as error:
             return str(error)
+        except (TooDeep, RecursionError):
+            return "it is nested too deep"
         return None
 
     def read_argv(self, text: str, words: list[str]) -> str | None:
@@ -96,26 +95,26 @@ class Walk:
             self._add(Part(text, tuple(literal(re.sub("[\\0-\\3]", "", word)) for word in words)))
         except _OverLimit as error:
             return str(error)
+        except (TooDeep, RecursionError):
+            return "it is nested too deep"
         return None
 
     def _text(self, text: str) -> None:
         if strange := _STRANGE.search(text):
-            self.problem = f"it holds the character U+{ord(strange.group()):04X}, which is invisible or read differently by shells"
-        joined = _CONTINUED.sub(lambda m: m[1][:-1] if len(m[1]) % 2 else m[0], text)
-        if joined != text and "'" in text:
-            self.problem = "it continues a line near single quotes"
-        if _BRACE.search(joined):
-            # tree-sitter-bash 0.25 takes what follows `{` for an index into a table of 384: other characters read
-            # memory that is not there and end the process. It is shown another one, and a person is asked.
-            self.problem = "a character that the parser cannot read stands behind `{`"
-            joined = _BRACE.sub("\\1\u00e9", joined)
-        source = joined.encode("utf-8", "replace")
-        tree = _parse(source)
-        if tree.root_node.has_error:
-            self.problem = "it cannot be parsed as a shell command"
-        elif why := misread(tree.root_node, source, joined):
-            self.problem = f"it is not sure how a shell reads it: {why}"
-        self.visit(tree.root_node, ())
+            character = f"U+{ord(strange.group()):04X}"
+            self.problem = (
+                f"it holds the character {character}, which is invisible or read differently by shells"
+            )
+        parser = Parser(text, self.home, self.root)
+        try:
+            script = parser.script()
+        except Unreadable as error:
+            self.problem = self.problem or f"it cannot be parsed for sure as a shell command: {error}"
+            script = tuple(parser.done)
+            # What could not be read may still name what nobody may touch.
+            pieces = re.split(r"[\s;&|()<>'\"`$\\]+", text)
+            self.loose += [literal(re.sub("[\\0-\\3]", "", piece)) for piece in pieces if piece]
+        self.visit_all(script, ())
 
     def conclude(self, text: str, over: str | None, names: Names | None) -> Analysis:
         if self.renamed or self.folders.lost:
@@ -132,6 +131,8 @@ class Walk:
                 else p
                 for p in self.parts
             ]
+            if re.search(r"\$\{?PWD", text):
+                self.doubts.append("which folder `$PWD` is will be known only when it runs")
         for redirect in (r for part in self.parts for r in part.redirects):
             if not redirect.target.known:
                 self.doubts.append(f"which file `{redirect.target.raw}` is will be known only when it runs")
@@ -148,219 +149,122 @@ class Walk:
             tuple(dict.fromkeys((*self.doubts, *doubts))), tuple(findings),
         )  # fmt: skip
 
-    # ---- the tree
+    # ---- the commands
 
-    def visit(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _OverLimit(f"it is nested more than {MAX_DEPTH} deep")
-        handler = _HANDLERS.get(node.type)
-        if handler is not None:
-            self.renamed = self.renamed or node.type == "function_definition"
-            if node.type in FOLLOWED:
-                handler(self, node, fed_by)
-            else:
-                with self.folders.within(node.type):
-                    handler(self, node, fed_by)
-        elif node.type in _WORDS:
-            self.loose.append(read_word(node, self.home, self.root))
-            self.nested(node)
-        elif node.type not in _LEAVES:
-            self.problem = self.problem or f"it holds `{node.type}`, which is not understood here"
-            self.each(node, fed_by)
-        self.depth -= 1
-
-    def _evaluated(self, node: Node) -> None:
-        if runs_values(node.type, _source(node)):
-            self.doubts.append(f"`{_source(node)[:80]}` evaluates what a variable holds")
-
-    def each(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        for child in node.named_children:
-            self.visit(child, fed_by)
+    def visit_all(self, script: Iterable[Node], fed_by: tuple[str, ...]) -> None:
+        """Walk commands in their order."""
+        for node in script:
+            self.visit(node, fed_by)
             self.folders.step()
 
-    def and_or(self, node: Node, fed_by: tuple[str, ...]) -> None:
+    def visit(self, node: Node, fed_by: tuple[str, ...]) -> None:
+        """Walk one command; `fed_by` are the programs whose output it reads."""
+        if isinstance(node, Pipeline):
+            with self.folders.within("pipeline"):
+                self._pipeline(node, fed_by)
+        elif isinstance(node, AndOr):
+            self._and_or(node, fed_by)
+        elif isinstance(node, Compound):
+            self.renamed = self.renamed or node.kind == "function"
+            with self.folders.within(node.kind):
+                self._compound(node, fed_by)
+        else:
+            self._simple(node, fed_by)
+
+    def _and_or(self, node: AndOr, fed_by: tuple[str, ...]) -> None:
         """`a && b`, `a || b`: the second starts where the first ended, well or badly."""
-        left, *right = node.named_children
-        self.visit(left, fed_by)
-        before = self.folders.branch(any(_source(child) == "||" for child in node.children))
-        for child in right:
-            self.visit(child, fed_by)
-        self.folders.join(before)
+        self.visit(node.commands[0], fed_by)
+        for operator, command in zip(node.operators, node.commands[1:], strict=True):
+            before = self.folders.branch(operator == "||")
+            self.visit(command, fed_by)
+            self.folders.join(before)
 
-    def nested(self, node: Node) -> None:
-        """Commands inside a word: substitutions in strings, expansions and arithmetic."""
-        self._evaluated(node)
-        for child in node.named_children:
-            if child.type in ("command_substitution", "process_substitution"):
-                self.visit(child, ())
-            elif child.type not in ("string_content",):
-                self.depth += 1
-                if self.depth > MAX_DEPTH:
-                    raise _OverLimit(f"it is nested more than {MAX_DEPTH} deep")
-                self.nested(child)
-                self.depth -= 1
-
-    def container(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        if node.type in ("compound_statement", "c_style_for_statement", "subscript"):
-            self._evaluated(node)
-        self.each(node, fed_by)
-
-    def pipeline(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        for child in node.named_children:
+    def _pipeline(self, node: Pipeline, fed_by: tuple[str, ...]) -> None:
+        for command in node.commands:
             first = len(self.parts)
-            self.visit(child, fed_by)
+            self.visit(command, fed_by)
             fed_by = (*fed_by, *(part.target or "?" for part in self.parts[first:]))
 
-    def redirected(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        body = node.child_by_field_name("body")
-        redirects = [child for child in node.named_children if body is None or child.id != body.id]
-        if body is not None and body.type in (
-            "command",
-            "declaration_command",
-            "unset_command",
-            "test_command",
-        ):
-            self.command(body, fed_by, redirects)
-            return
-        if body is not None:
-            self.visit(body, fed_by)
-        self._redirects_only(node, redirects)
+    def _compound(self, node: Compound, fed_by: tuple[str, ...]) -> None:
+        self._evaluated(node.evaluated)
+        for reading in (*node.loose, *node.patterns):
+            self._inside(reading)
+        self.loose += [reading.word for reading in node.loose]
+        if node.sets:
+            self._sets(node.sets, True)
+        opened, fed = self._opened(node.redirections)
+        if fed or any(not redirect.write for redirect in opened):
+            fed_by = (*fed_by, "?")
+        for script in node.scripts:
+            self.visit_all(script, fed_by)
+        if node.kind in ("test", "arithmetic"):
+            self._add(Part(node.raw, (literal(node.raw[:2]),), redirects=tuple(opened), fed_by=fed_by))
+        elif opened:
+            self._add(Part(node.raw, redirects=tuple(opened)))
 
-    def _redirects_only(self, node: Node, redirects: list[Node]) -> None:
-        opened, extra, _ = self._opened(redirects, ())
-        if extra:
-            # `p | q < x y`: the words belong to q, but the tree does not say so.
-            self.problem = "words stand behind a redirect of more than one command"
-        self._add(Part(_source(node), tuple(extra), redirects=tuple(opened)))
-
-    def command(self, node: Node, fed_by: tuple[str, ...], redirects: Sequence[Node] = ()) -> None:
-        words: list[Word] = []
-        assignments: list[str] = []
-        inside: list[Node] = list(redirects)
+    def _simple(self, node: Simple, fed_by: tuple[str, ...]) -> None:
         first = len(self.parts)
-        if node.type != "command":
-            self._evaluated(node)
-            words.append(literal(_source(node.children[0])))
-        for child in node.named_children:
-            if child.type == "variable_assignment" and node.type == "command":
-                assignments.append(_source(child))
-                self.assignment(child, ())
-            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
-                inside.append(child)
-            elif node.type == "test_command":
-                self.visit(child, ())
-            else:
-                target = child.named_children[0] if child.type == "command_name" else child
-                words.append(read_word(target, self.home, self.root))
-                self._whole(target)
+        for assignment in node.assignments:
+            self._assignment(assignment)
+        for reading in node.words:
+            self._inside(reading)
         started = {part.target for part in self.parts[first:]}
-        opened, extra, fed_text = self._opened(inside, tuple(base(w.text) for w in words[:1]))
-        part = Part(_source(node), (*words, *extra), tuple(assignments), tuple(opened), fed_by)
+        opened, fed = self._opened(node.redirections)
+        part = Part(
+            node.raw,
+            tuple(reading.word for reading in node.words),
+            tuple(assignment.raw for assignment in node.assignments),
+            tuple(opened),
+            fed_by,
+        )
         part = self._add(part)
         if started & FETCHERS and part.target in RUN_INPUT:
             self._fetched(part)
-        for text in fed_text if part.target in SHELLS else ():
-            self._dialect(part.target, text)
-            self._inner_text(text)
+        self._fed(part, fed, started)
 
-    def _whole(self, node: Node) -> None:
-        """Commands inside this word, or the word being a command itself: `$(x)`, `<(x)`."""
-        if node.type in ("command_substitution", "process_substitution"):
-            self.visit(node, ())
-        else:
-            self.nested(node)
+    def _inside(self, reading: Reading) -> None:
+        self._evaluated(reading.evaluated)
+        for script in reading.inside:
+            with self.folders.within("substitution"):
+                self.visit_all(script, ())
 
-    def _opened(
-        self, nodes: Sequence[Node], owner: tuple[str, ...]
-    ) -> tuple[list[Redirect], list[Word], list[Word]]:
-        """Files that redirects open, words of the command that stand after them, text they feed."""
+    def _evaluated(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.doubts.append(f"`{text[:80]}` evaluates what a variable holds")
+
+    def _assignment(self, assignment: Assignment) -> None:
+        self._evaluated(assignment.evaluated)
+        for value in assignment.values:
+            self._inside(value)
+            self.loose.append(value.word)
+        self._sets(assignment.name, not all(value.word.known for value in assignment.values))
+
+    def _sets(self, name: str, unknown: bool) -> None:
+        if why := sets_meaning(name):
+            self.doubts.append(why)
+
+    def _opened(self, redirections: Sequence[Redirection]) -> tuple[list[Redirect], list[Word]]:
+        """Files that redirections open, and text that they feed."""
         opened: list[Redirect] = []
-        extra: list[Word] = []
         fed: list[Word] = []
-        for node in nodes:
-            children = [child for child in node.named_children if child.type != "file_descriptor"]
-            if node.type == "heredoc_redirect":
-                self._heredoc(children, owner, opened, extra, fed)
-            elif node.type == "herestring_redirect":
-                for child in children:
-                    fed.append(read_word(child, self.home, self.root))
-                    self._whole(child)
-            elif node.type == "file_redirect":
-                self._file(node, children, opened, extra)
-            else:
-                self.visit(node, ())
-        return opened, extra, fed
-
-    def _file(self, node: Node, children: list[Node], opened: list[Redirect], extra: list[Word]) -> None:
-        operator = next((_source(child) for child in node.children if not child.is_named), "")
-        for index, child in enumerate(children):
-            word = read_word(child, self.home, self.root)
-            self._whole(child)
-            if index:
-                extra.append(
-                    word
-                )  # the grammar takes words after the target as further targets; shells do not
-            elif child.type != "process_substitution" and not (
-                "&" in operator and word.text.rstrip("-").isdigit()
-            ):
-                opened.append(Redirect(word, ">" in operator))
-
-    def _heredoc(
-        self,
-        children: list[Node],
-        owner: tuple[str, ...],
-        opened: list[Redirect],
-        extra: list[Word],
-        fed: list[Word],
-    ) -> None:
-        for child in children:
-            if child.type in ("heredoc_start", "heredoc_end"):
-                continue
-            if child.type == "heredoc_body":
-                known = not any(c.type != "heredoc_content" for c in child.named_children)
-                fed.append(Word(_source(child) if known else UNKNOWN, _source(child)))
-                self.nested(child)
-            elif child.type == "file_redirect":
-                inner, more, _ = self._opened([child], owner)
-                opened += inner
-                extra += more
-            elif child.type in _WORDS:
-                extra.append(read_word(child, self.home, self.root))
-                self._whole(child)
-            else:
-                self.folders.lost = True
-                self.visit(child, owner)  # `cat <<E | sh`: the grammar hangs the rest of the line in here
-
-    def assignment(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        """The value of `X=value`, which can hold commands and names."""
-        value = node.child_by_field_name("value")
-        for child in node.named_children:
-            if child.type == "subscript":
-                self.nested(child)
-        if value is not None and value.type == "array":
-            self.each(value, ())
-        elif value is not None:
-            self.loose.append(read_word(value, self.home, self.root))
-            self._whole(value)
-
-    def assigned(self, node: Node, fed_by: tuple[str, ...]) -> None:
-        """Assignments that are a command of their own: they last."""
-        each = [node] if node.type == "variable_assignment" else node.named_children
-        for child in each:
-            self.assignment(child, ())
-        self._add(Part(_source(node), assignments=tuple(_source(child) for child in each)))
+        for redirection in redirections:
+            self._evaluated(redirection.evaluated)
+            for reading in (redirection.file, redirection.fed):
+                if reading is not None:
+                    self._inside(reading)
+            if redirection.file is not None and not redirection.file.word.raw.startswith(("<(", ">(")):
+                opened.append(Redirect(redirection.file.word, redirection.write))
+            if redirection.fed is not None and redirection.stdin:
+                fed.append(redirection.fed.word)
+        return opened, fed
 
     # ---- one part
 
     def _add(self, part: Part) -> Part:
         stripped = strip(part.words)
         words = [word.text for word in stripped]
-        if part.words and not (part.words[0].known and (not stripped or stripped[0].known)):
+        if part.words and (unknown_program(part.words) or (stripped and not stripped[0].known)):
             self.doubts.append("which program runs is known only when it runs")
-        if any(words and words[0].raw in _RESERVED for words in (part.words, stripped)):
-            # `! for ...` and `time { ...` are taken for programs of that name; a shell knows better.
-            self.problem = "a word of the shell's grammar stands where a program is named"
         dangers = (*hazards([w for w in words if UNKNOWN not in w]), *_unspellable(stripped))
         part = replace(part, stripped=stripped, hazards=dangers, folders=self.folders.now)
         self.parts.append(part)
@@ -379,7 +283,7 @@ class Walk:
         self.doubts.append(f"`{part.target}` would run what was just fetched")
 
     def _started_by(self, part: Part) -> None:
-        """What a runner starts, and the text given to a shell."""
+        """What a runner starts, the text given to a shell, and what built-ins evaluate."""
         words = part.words
         runner = part.program in RUNNERS
         if runner:
@@ -388,22 +292,34 @@ class Walk:
                 if FETCHERS & set(part.fed_by) and base(words[index].text) in SHELLS:
                     self._fetched(part)
         for index, word in enumerate(words):
-            if (index == 0 or runner) and base(word.text) in SHELLS:
-                self._shell_text(words[index:])
-        if part.target in ("eval", "trap"):
-            rest = part.stripped[1:] if part.target == "eval" else part.stripped[1:2]
-            self._inner_text(
-                Word(" ".join(word.text for word in rest), part.raw, any(word.splits for word in rest))
-            )
+            if index and not runner:
+                break
+            if base(word.text) in SHELLS:
+                self._shell(words[index:], part)
+            if word.known:
+                self.doubts += doubts_of(words[index:])
+                for text in callbacks(words[index:]):
+                    self._inner_text(text)
 
-    def _shell_text(self, words: Sequence[Word]) -> None:
-        for index, word in enumerate(words[:-1]):
-            if re.fullmatch(r"[-+][A-Za-z]*c[A-Za-z]*|--command", word.text):
-                texts = [w for w in words[index + 1 :] if not w.text.startswith(("-", "+"))]
-                if texts:
-                    self._dialect(base(words[0].text), texts[0])
-                    self._inner_text(texts[0])
-                return
+    def _shell(self, words: Sequence[Word], part: Part) -> None:
+        for text in shell_texts(words):
+            self._dialect(base(words[0].text), text)
+            self._inner_text(text)
+
+    def _fed(self, part: Part, fed: Sequence[Word], started: set[str]) -> None:
+        """Text that a shell, or `source`, is given on its input."""
+        reads = [word for word in part.words if base(word.text) in SHELLS]
+        if not reads and part.target not in ("source", "."):
+            return
+        for text in fed:
+            self._dialect(base(reads[0].text) if reads else "bash", text)
+            self._inner_text(text)
+        runs = part.stripped[1:2]
+        if reads:
+            runs = shell_texts(part.words[part.words.index(reads[0]) :], also_files=True)
+        known = all(word.known and not word.text.startswith(("/dev/", "/proc/")) for word in runs)
+        if not known or not (fed or runs):
+            self.doubts.append(f"what `{part.target}` runs is known only when it runs")
 
     def _dialect(self, shell: str, word: Word) -> None:
         """Text for another shell than bash, which is what reads it here: `$'a\\'; b; #'` is one word to it, two commands to `sh`."""
@@ -415,16 +331,16 @@ class Walk:
             return
         if not word.known:
             self.doubts.append("the text given to a shell is known only when it runs")
-        self.depth += MAX_DEPTH // 4
-        if self.depth > MAX_DEPTH:
+        self.shells += 1
+        if self.shells > MAX_SHELLS:
             raise _OverLimit("shells are started within shells too deep")
         with self.folders.within("text"):
             self._text(re.sub("[\\0-\\3]", "x", word.text))
-        self.depth -= MAX_DEPTH // 4
+        self.shells -= 1
 
 
-def _source(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+MAX_SHELLS = 4
+"""Shells that are started by shells."""
 
 
 def _unspellable(words: tuple[Word, ...]) -> Iterator[str]:
@@ -434,34 +350,3 @@ def _unspellable(words: tuple[Word, ...]) -> Iterator[str]:
         unknown = UNKNOWN in word.text or word.splits
         if (unknown and program not in TALKERS) or (word.may_be_flag and program not in PLAIN):
             yield ""
-
-
-_RESERVED = listed("for while until if then else elif fi do done case esac select function { } ! coproc in")
-_LEAVES = listed("""
-    comment heredoc_start heredoc_end heredoc_content string_content variable_name special_variable_name test_operator
-    file_descriptor regex ERROR""")
-_WORDS = listed("""
-    word number raw_string string translated_string ansi_c_string concatenation simple_expansion expansion
-    arithmetic_expansion brace_expression""")
-_CONTAINERS = listed("""
-    program subshell compound_statement if_statement elif_clause else_clause while_statement for_statement
-    c_style_for_statement case_statement case_item do_group negated_command function_definition command_substitution
-    process_substitution binary_expression unary_expression ternary_expression postfix_expression
-    parenthesized_expression array subscript ERROR""")
-
-
-def _pattern(walk: Walk, node: Node, fed_by: tuple[str, ...]) -> None:
-    # In `[[ x == a* ]]` and `case`: it is compared with text and never becomes a file name.
-    walk.nested(node)
-
-
-_HANDLERS: dict[str, Callable[[Walk, Node, tuple[str, ...]], None]] = {
-    **dict.fromkeys(_CONTAINERS, Walk.container),
-    **dict.fromkeys(("command", "declaration_command", "unset_command", "test_command"), Walk.command),
-    "list": Walk.and_or,
-    "pipeline": Walk.pipeline,
-    "extglob_pattern": _pattern,
-    "redirected_statement": Walk.redirected,
-    "variable_assignment": Walk.assigned,
-    "variable_assignments": Walk.assigned,
-}

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 
 UNKNOWN, ANY, ONE, BRACE = "\0", "\1", "\2", "\3"
 _MARKS = expression("[\0-\3]")
@@ -70,17 +66,87 @@ def literal(text: str) -> Word:
     return Word(text, text)
 
 
-def read_word(node: Node, home: str, root: str) -> Word:
-    """The word of a syntax node. `home` and `root` stand in for `~`, `$HOME` and `$PWD`."""
-    pieces = [_piece(node, home, root)]
-    text = "".join(text for text, _ in pieces)
-    raw = _text(node)
-    if raw.startswith("~"):
-        text = _tilde(text, home)
-    return Word(text, raw, any(splits for _, splits in pieces))
+class WordBuilder:
+    """Puts a word together as its text is read.
+
+    `shape` is as long as the text: the character itself where it is bare, `q` where it is quoted, `u` for what only the
+    shell will know. Braces, brackets, `*` and `?` mean something only where they are bare.
+    """
+
+    __slots__ = ("_inside", "_shape", "_text", "evaluated", "plain", "splits", "text", "used")
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._shape: list[str] = []
+        self._inside: list[Any] = []
+        self.text = ""
+        self.splits = False
+        self.plain = True
+        self.evaluated: list[str] = []
+        self.used: list[str] = []
+
+    @property
+    def inside(self) -> tuple[Any, ...]:
+        """The scripts that run while the word is expanded."""
+        return tuple(self._inside)
+
+    def bare(self, text: str) -> None:
+        """Add text that the shell may still change."""
+        self._text.append(text)
+        self._shape.append(text)
+
+    def quoted(self, text: str) -> None:
+        """Add text that stays as it is."""
+        self._text.append(text)
+        self._shape.append("q" * len(text))
+        self.plain = False
+
+    def unknown(self, *, splits: bool) -> None:
+        """Add what only the shell will know."""
+        self._text.append(UNKNOWN)
+        self._shape.append("u")
+        self.splits = self.splits or splits
+        self.plain = False
+
+    def run(self, script: Any) -> None:
+        """Add commands that run while the word is expanded."""
+        self._inside.append(script)
+
+    def merge(self, inner: WordBuilder) -> None:
+        """Take over what runs and what is evaluated in a word within this one."""
+        self._inside += inner._inside
+        self.evaluated += inner.evaluated
+        self.used += inner.used
+
+    def finish(self, home: str | None) -> None:
+        """Set `text`: braces, wildcards and, with a `home`, a leading `~` become what they stand for."""
+        text = "".join(self._text)
+        shape = "".join(self._shape)
+        text, shape = _replaced(_BRACES, BRACE, text, shape)
+        text, shape = _replaced(_CLASS, ONE, text, shape)
+        wild = {"*": ANY, "?": ONE}
+        text = "".join(wild.get(mark, own) for own, mark in zip(text, shape, strict=True))
+        if home is not None and shape.startswith("~"):
+            self.splits = self.splits or text.partition("/")[0] != "~"
+            text = tilde(text, home)
+        self.text = text
+        self.splits = self.splits or text == BRACE
 
 
-def _tilde(text: str, home: str) -> str:
+def _replaced(pattern: re.Pattern[str], mark: str, text: str, shape: str) -> tuple[str, str]:
+    """Text and shape with a mark for each match in the shape, inner ones first."""
+    while (found := pattern.search(shape)) is not None:
+        text = text[: found.start()] + mark + text[found.end() :]
+        shape = shape[: found.start()] + mark + shape[found.end() :]
+    return text, shape
+
+
+_BRACES = expression(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_CLASS = expression(r"\[[!^]?\]?[^\]]*\]")
+
+
+def tilde(text: str, home: str) -> str:
+    """A text that begins with `~`, as the shell completes it."""
     name, slash, rest = text.partition("/")
     if name == "~":
         return f"{home or UNKNOWN}{slash}{rest}"
@@ -88,119 +154,26 @@ def _tilde(text: str, home: str) -> str:
     return f"/home/{name[1:]}{slash}{rest}"
 
 
-def _piece(node: Node, home: str, root: str) -> tuple[str, bool]:
-    reader = _READERS.get(node.type)
-    return reader(node, home, root) if reader else (UNKNOWN, True)
-
-
-def _bare(node: Node, home: str, root: str) -> tuple[str, bool]:
-    raw = _text(node)
+def ansi_text(text: str) -> str:
+    """What stands between `$'` and `'`, decoded."""
     out: list[str] = []
-    index = 0
-    while index < len(raw):
-        character = raw[index]
-        if character == "\\" and index + 1 < len(raw):
-            out.append(raw[index + 1])
-            index += 2
-            continue
-        out.append({"*": ANY, "?": ONE}.get(character, character))
-        index += 1
-    return "".join(out), False
-
-
-def _single(node: Node, home: str, root: str) -> tuple[str, bool]:
-    return _text(node)[1:-1], False
-
-
-def _double(node: Node, home: str, root: str) -> tuple[str, bool]:
-    """Bytes between the expansions are literal: the grammar does not give every blank a node."""
-    source = node.text or b""
-    start, out, at = node.start_byte, list[str](), 1
-    for child in node.named_children:
-        if child.type in ("string_content", "comment"):
-            continue
-        out.append(_unescaped(source[at : child.start_byte - start]))
-        out.append(_piece(child, home, root)[0])
-        at = child.end_byte - start
-    out.append(_unescaped(source[at:-1]))
-    return "".join(out), False
-
-
-def _unescaped(data: bytes) -> str:
-    return re.sub(r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], data.decode("utf-8", "replace"))
-
-
-def _ansi(node: Node, home: str, root: str) -> tuple[str, bool]:
-    return _ANSI.sub(_escape, _text(node)[2:-1]), False
+    at = 0
+    for match in _ANSI.finditer(text):
+        out += (text[at : match.start()], _escape(match))
+        at = match.end()
+        if out[-1] == UNKNOWN:
+            return "".join(out)  # a NUL ends it, whatever stands behind
+    return "".join((*out, text[at:]))
 
 
 def _escape(match: re.Match[str]) -> str:
     for group, radix in ((1, 16), (2, 16), (3, 16), (4, 8)):
         if match[group]:
             code = int(match[group], radix)
-            return chr(code) if 3 < code < 0x110000 and not 0xD800 <= code < 0xE000 else UNKNOWN
+            return chr(code) if 3 < code < 0x80 else UNKNOWN
     if match[5]:
         return UNKNOWN
     return _ESCAPES.get(match[6], match[6] if match[6] in "\\'\"?" else "\\" + match[6])
-
-
-def _joined(node: Node, home: str, root: str) -> tuple[str, bool]:
-    pieces = [_piece(child, home, root) for child in node.children]
-    text = "".join(piece for piece, _ in pieces)
-    # The grammar splits `.{e,x}nv` and `[ab]c` into words of one concatenation.
-    if any(child.type == "word" and _text(child) in ("{", "[") for child in node.children):
-        text = _class(_braces(text))
-    return text, any(splits for _, splits in pieces)
-
-
-def _braces(text: str) -> str:
-    while (shorter := re.sub(r"\{[^{}]*(?:,|\.\.)[^{}]*\}", BRACE, text)) != text:
-        text = shorter
-    return text
-
-
-def _class(text: str) -> str:
-    return re.sub(r"\[[^\]]+\]", ONE, text)
-
-
-def _variable(node: Node, home: str, root: str) -> tuple[str, bool]:
-    known = {"$HOME": home, "${HOME}": home, "$PWD": root, "${PWD}": root}.get(_text(node), "")
-    return (known, False) if known else (UNKNOWN, True)
-
-
-def _number(node: Node, home: str, root: str) -> tuple[str, bool]:
-    return (_text(node), False) if not node.named_child_count else (UNKNOWN, True)
-
-
-def _glob(node: Node, home: str, root: str) -> tuple[str, bool]:
-    return BRACE, True
-
-
-def _nothing(node: Node, home: str, root: str) -> tuple[str, bool]:
-    return "", False
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
-
-
-_READERS: dict[str, Callable[[Node, str, str], tuple[str, bool]]] = {
-    "word": _bare,
-    "variable_name": _bare,
-    "test_operator": _bare,
-    "number": _number,
-    "file_descriptor": _number,
-    "raw_string": _single,
-    "string": _double,
-    "translated_string": _double,
-    "ansi_c_string": _ansi,
-    "concatenation": _joined,
-    "simple_expansion": _variable,
-    "expansion": _variable,
-    "brace_expression": _glob,
-    "extglob_pattern": _glob,
-    "$": _nothing,
-}
 
 
 def could_name(glob: str, pattern: str) -> bool:

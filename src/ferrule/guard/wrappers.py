@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .hazards import STRIPPED
+from .hazards import STRIPPED, listed
 from .words import UNKNOWN, Word
 
 
@@ -56,3 +56,18 @@ def _timeout(rest: list[str]) -> int:
         else:
             return index
     return index + 1 if index < len(rest) and re.fullmatch(r"[\d.]+[smhd]?", rest[index]) else len(rest)
+
+
+_PREFIXES = STRIPPED | listed(
+    "env exec setsid sudo doas ionice chrt taskset unshare setarch prlimit strace ltrace"
+)
+
+
+def unknown_program(words: tuple[Word, ...]) -> bool:
+    """True if words that run other words as a program (`nice "$X"`) do not say which."""
+    for index, word in enumerate(words):
+        if not word.known:
+            return True
+        if word.text not in _PREFIXES and (index == 0 or not re.match(r"-|\d|\w+=", word.text)):
+            return False
+    return False

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from ferrule.guard.command import analyse
 from ferrule.guard.hazards import base, listed
-from ferrule.guard.words import Word, read_word
+from ferrule.guard.words import Word
+
+from .syntax_tree import CRASHING, misread, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -61,7 +63,12 @@ def last_pipeline(text: str, *, bash: bool) -> Pipeline:
     analysis = analyse(text)
     if why := analysis.over_limit or analysis.problem:
         raise NotTaken(why)
-    root = _parse(text.encode())
+    if CRASHING.search(text):
+        raise NotTaken("it holds a character that the parser cannot read")
+    source = text.encode()
+    root = _parse(source)
+    if why := misread(root, source, text):
+        raise NotTaken(f"it is not sure how a shell reads it: {why}")
     _check_kinds(root, bash)
     for words in _programs(root):
         _check_program(words)
