@@ -198,6 +198,7 @@ def _rows() -> list[CommandAttack]:
         ("array-value", "declare -a m=([0]=$(touch x))", "a value of an array runs", "compound commands (conventions §3.3)", "ls", "kernel"),
         ("ansi-end", "ls $'\\0' $'-l\\0x'", "a NUL ends a word", "quoting", "ls $'-l'", "kernel"),
         ("closing-then-word", "find . <&--delete", "a closed descriptor is a word of its own", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "find . <&- -print", "kernel"),
+        ("heredoc-in-substitution", "echo $(cat <<E | ls;\n--color\nE\nls)", "bash reads its own print again and drops a `;`", "heredoc", "echo $(cat <<E\n--color\nE\n)", "kernel"),
         # ---- wrappers and shells
         ("env", "env git status", "env can run anything", "wrappers", "timeout 5 git status", "kernel"),
         ("env-assignment", "env PATH=evil git status", "another git runs", "wrappers", "nice git status", "kernel"),

@@ -152,6 +152,7 @@ class Parser:
         self.nesting = nesting
         self.done: list[Node] = []
         """The commands before the place where reading failed."""
+        self._substituted = 0
         self._pending: list[tuple[str, bool, bool, Redirection]] = []
 
     def script(self) -> Script:
@@ -286,7 +287,7 @@ class Parser:
                     self.at += len(option)
                     self._skip()
         if prefixed and (not self._peek() or self._peek() in "\n;&|)"):
-            return Compound("", "nothing", ())
+            self._refuse("a command is missing behind `!` or `time`")
         commands = [self._command()]
         while True:
             self._skip()
@@ -709,6 +710,10 @@ class Parser:
         if match is None or self.text[match.end() : match.end() + 1] not in ("", *_META):
             self._refuse("the end of a here-document is not plain")
         self.at = match.end()
+        self._skip()
+        if self._substituted and self._peek() != "\n":
+            # Bash 5.2 prints what it read of a substitution and reads that again, without this `;`.
+            self._refuse("more stands behind a here-document in a substitution")
         quoted = re.search(r"""['"\\]""", match.group()) is not None
         delimiter = re.sub(r"""\\(.)|['"]""", lambda mark: mark[1] or "", match.group())
         redirection = Redirection(False)
@@ -936,8 +941,10 @@ class Parser:
         start = self.at
         waiting = self._pending
         self._pending = []
+        self._substituted += 1
         script = self._list()
         self._close()
+        self._substituted -= 1
         if waiting and "\n" in self.text[start : self.at]:
             self._refuse("a substitution of several lines stands behind the beginning of a here-document")
         self._pending = waiting

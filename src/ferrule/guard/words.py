@@ -130,7 +130,9 @@ class WordBuilder:
             self.splits = self.splits or text.partition("/")[0] != "~"
             text = tilde(text, home)
         self.text = text
-        self.splits = self.splits or text == BRACE
+        # `ls x=~/y:~` is expanded where an assignment is not, too.
+        tildes = "=~/" in shape or ":~" in shape or shape.endswith("=~")
+        self.splits = self.splits or text == BRACE or (tildes and shape != "=~")
 
 
 def _replaced(pattern: re.Pattern[str], mark: str, text: str, shape: str) -> tuple[str, str]:
