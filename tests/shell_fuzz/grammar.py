@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 HARMLESS = ("ok", "ls", "cat", "git", "echo", "no", "grep", "sort")
 HARMFUL = ("touch", "rm", "hid")
@@ -40,7 +41,7 @@ class Grammar:
         self.depth -= 1
         return text
 
-    def pick(self, *texts: str) -> str:
+    def pick(self, *texts: Any) -> Any:
         return self.rng.choice(texts)
 
     def chance(self, one_in: int) -> bool:
@@ -184,8 +185,9 @@ class Grammar:
         return f"{target}{operator}{value}" + ("" if self.chance(2) else " " + self.leaf())
 
     def array(self) -> str:
+        values = (self.word, self.substitution)
         items = [
-            self.pick(self.word(), f"[{self.subscript()}]={self.word()}")
+            self.pick("", f"[{self.subscript()}]=", "[0]=") + self.pick(*values)()
             for _ in range(self.rng.randrange(3))
         ]
         return "(" + self.pick(" ", "\n", " #x'\n").join(items) + ")"
@@ -444,6 +446,8 @@ class Grammar:
         return text
 
     def here_line(self, name: str, tabs: bool) -> str:
+        if tabs and self.chance(2):
+            return "\t" + self.pick(self.substitution(), self.backticks()) + "\n"
         start = "\t" * self.rng.randrange(3) if tabs else self.pick("", "", " ", "\t")
         piece = self.draw(
             self.leaf, self.word, self.expansion, self.substitution, self.backticks, lambda: f"$(\n{self.leaf()})",
