@@ -166,3 +166,8 @@ def test_git_completes_options_that_stand_in_the_tables(tmp_path: Path) -> None:
 def test_git_verbs_are_judged_by_their_own_tables() -> None:
     assert [piece.hazard for piece in judge("git", ["-o", "x"], "archive")] == [True]
     assert [piece.hazard for piece in judge("git", ["-o"], "ls-files")] == [False]
+
+
+def test_a_script_that_is_mostly_blanks_is_not_taken_for_plain() -> None:
+    # Not read at all: reading it would take minutes.
+    assert hazards(["sed", " " * 3900 + "w x", "a"])

@@ -120,6 +120,8 @@ def _sed_scripts(rest: Sequence[str]) -> list[str]:
 
 def _sed_plain(script: str) -> bool:
     """True if all of a script is known to do no more than to print; what is not sure is not plain."""
+    if re.search(r"[\s;]{16}", script):
+        return False  # the expression tries every way to share out a run of blanks
     at = 0
     while at < len(script):
         command = _SED_COMMAND.match(script, at)
