@@ -24,8 +24,14 @@ from ferrule.core.errors import ToolFailed
 from ferrule.engine.dispatcher import parse_arguments
 from ferrule.models.dialects import Reader, Reading
 
-CASES = int(os.environ.get("FERRULE_MARK_CASES", "8"))
-MANY = settings(max_examples=CASES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+CASES = int(os.environ.get("FERRULE_MARK_CASES", "6"))
+MANY = settings(
+    derandomize=True,
+    database=None,
+    max_examples=CASES,
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+)
 EACH_FORM = pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
@@ -340,7 +346,8 @@ def test_a_value_comes_back_as_it_was_written_or_as_an_error(form: LegalForm, se
     for cuts in (draw.cuts(reply), range(min(len(reply), 200))):
         streamed, given_out = read(reply, cuts)
         assert streamed == reading, list(cuts)
-        assert reading.text.startswith(given_out)
+        # A mark within a value can show that what came before it was reasoning; what was shown cannot be taken back.
+        assert reading.reasoning or reading.text.startswith(given_out)
 
 
 @pytest.mark.proves("dialects.cut-call-stays-broken")

@@ -413,18 +413,20 @@ def _found(
                 key = _key(grammar, parameter)
             if grammar.padded:
                 text = _unpadded(text)
+                if text is None:
+                    raise _Ambiguous
             values[key] = _value(text, tool, key, text_said, tools)
     except _Ambiguous:
         return Found(tool, unreadable(source), source=source)
     return Found(tool, jsonish.encode(values), repairs, source=source)
 
 
-def _unpadded(text: str) -> str:
-    """A value without the line break that its marks have at both ends."""
+def _unpadded(text: str) -> str | None:
+    """A value without the line break that its marks have at both ends; None where one end alone has it."""
     for newline in ("\r\n", "\n"):
         if text.startswith(newline) and text.endswith(newline) and len(text) >= 2 * len(newline):
             return text[len(newline) : -len(newline)]
-    return text
+    return None if text.startswith("\n") != text.endswith("\n") else text
 
 
 def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Found, int] | None:

@@ -157,6 +157,7 @@ class Reader:
         self._forced = 0
         self._fences = fenced
         self._sources: list[str] = []
+        self._set_aside: list[Found] = []
         self._after_raw = False
         self._doubtful = False
         self._harmony = False
@@ -233,8 +234,10 @@ class Reader:
         self._problems.append(
             "a value of a call may go on after its closing mark: none of the calls was made"
         )
+        # What was taken for reasoning may have been a value: the model is told of these calls, too.
         self._calls = [
-            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut) for call in self._calls
+            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut)
+            for call in (*self._set_aside, *self._calls)
         ]
 
     def reason_apart(self) -> None:
@@ -413,6 +416,7 @@ class Reader:
             return True
         behind = len(rest) + len(mark) + max(0, len(self._backlog) - self._read_on)
         before = "".join(self._pieces)[: self._fed - behind]
+        self._set_aside += self._calls
         self._clear()
         self._hear(Thought(before.strip()))
         return True

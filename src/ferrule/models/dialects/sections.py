@@ -60,9 +60,7 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
         call, at = step
         parsed.items.append(call)
         # An invocation that could not be read: where its values end is not known.
-        parsed.doubtful = parsed.doubtful or bool(
-            _INVOKES.match(body, separator.end()) and not call.source and not call.cut
-        )
+        parsed.doubtful = parsed.doubtful or bool(_INVOKES.match(body, separator.end()) and not call.source)
     rest = body[at:]
     if ending is Ending.OPEN:
         parsed.rest = max(0, at - shift)
