@@ -56,6 +56,7 @@ from ferrule.models.scripted import calls, fails, says
 from ferrule.models.wire import Wire
 from ferrule.store.journal import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
+from ferrule.tools.definition import Loading
 
 RAN: list[Any] = []
 
@@ -947,6 +948,27 @@ async def test_what_a_check_says_is_read_carefully(output: Any, passes: bool) ->
     steps = [ask(verify="make test", max_verify_retries=0), says("done"), says("ok")]
     [result] = (await parent(steps, tools=[add, write, look, run_command]).run("go")).results
     assert result.success is passes
+
+
+@pytest.mark.proves("delegation.verify")
+@pytest.mark.parametrize("loading", [Loading.INTERNAL, Loading.DEFERRED])
+@pytest.mark.parametrize("named", ["text", "mapping"])
+async def test_a_check_that_a_call_names_is_a_tool_that_the_model_may_call(
+    loading: Loading, named: str
+) -> None:
+    @tool(side_effect="none")
+    def inner() -> str:
+        """Say what only other tools may hear."""
+        RAN.append("inner")
+        return "kept inside"
+
+    tools = [add, write, look, replace(inner, loading=loading)]
+    check: Any = "inner" if named == "text" else {"tool": "inner"}
+    steps = [ask(verify=check, max_verify_retries=0), says("done"), says("ok")]
+    options: dict[str, Any] = {"tool_search": True} if loading is Loading.DEFERRED else {}
+    run = await parent(steps, tools=tools, **options).run("go")
+    assert [one.error_type for one in run.results] == [ErrorType.VALIDATION_FAILED]
+    assert RAN == [] and "kept inside" not in str(run.results)
 
 
 @pytest.mark.proves("delegation.verify")

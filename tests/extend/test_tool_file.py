@@ -15,6 +15,7 @@ from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.identity import Identity
 from ferrule.extend.builtins import World
 from ferrule.extend.checking import problems
+from ferrule.extend.companions import COMPANIONS
 from ferrule.extend.handlers import CONTEXT, make_tool
 from ferrule.extend.starlark.pool import Pool
 from ferrule.extend.tool_file import ToolFile, parse_tool
@@ -402,7 +403,10 @@ def test_a_schema_that_cannot_be_used_names_the_file() -> None:
 async def test_a_tools_network_narrows_what_the_run_may_reach(shared_workers: Pool) -> None:
     text = "side_effect: read\nnetwork: {}\nscript: |\n  def run(args):\n      return http.get('https://other.test/')\n"
     for entries in ("[example.com]", "[]"):
-        result = await run(fields(text.format(entries)), shared_workers)
+        tool = make_tool(fields(text.format(entries)), World(), pool=shared_workers)
+        session = session_of(tool, *COMPANIONS, allow=["t"]).session()
+        result = await session.call("t")
+        await session.close()
         assert result.error_type is ErrorType.PERMISSION_DENIED
         assert "network sandbox" in (result.error_message or "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import ssl
 import subprocess
@@ -16,12 +15,9 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.core.identity import Identity
-from ferrule.extend.builtins import Builtins, World
 from ferrule.extend.web.domains import Domains, parse_url
 from ferrule.extend.web.fetch import BODY_LIMIT, Web
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.tools.context import Context
 
 ACCEPTANCE = ("example.com", "*.api.test")
 
@@ -145,24 +141,6 @@ async def test_an_answer_is_status_body_and_headers() -> None:
     assert (got["status"], got["ok"], got["body"], got["truncated"]) == (201, True, "hä", False)
     assert got["headers"]["x-theirs"] == "2"
     assert got["url"] == f"http://localhost:{server.port}/a?b=c"
-
-
-@pytest.mark.proves("starlark.http")
-async def test_a_script_posts_text_or_json() -> None:
-    async with HttpDouble(lambda request: Reply(status=404, json={"got": request.body.decode()})) as server:
-        world = World(web=web("localhost"))
-        ours = Builtins(Context(Identity("t", "u", "s", "r"), "c"), world, file="x.md")
-        url = f"http://localhost:{server.port}/"
-        first = await ours.serve("http.post", [url, {"a": 1}], {})
-        second = await ours.serve(
-            "http.post", [url], {"body": "text", "headers": {"Content-Type": "text/plain"}}
-        )
-    assert [json.loads(one["body"])["got"] for one in (first, second)] == ['{"a":1}', "text"]
-    assert [request.headers["content-type"] for request in server.requests] == [
-        "application/json",
-        "text/plain",
-    ]
-    assert (first["status"], first["ok"]) == (404, False)
 
 
 @pytest.mark.proves("starlark.http")

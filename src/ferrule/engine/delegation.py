@@ -106,7 +106,12 @@ class Delegation:
             self._roster,
         )
         if work.check:
-            planned(work.check, self._driver.dispatcher.catalog)
+            dispatcher = self._driver.dispatcher
+            if request.verify:
+                # Named in the call: no more than the model itself may call. A definition's check is its author's.
+                planned(work.check, dispatcher.catalog, dispatcher.unseen)
+            else:
+                planned(work.check, dispatcher.catalog)
         return work
 
     @property

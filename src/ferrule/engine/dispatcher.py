@@ -109,11 +109,7 @@ class Dispatcher:
             tool = self.catalog.get(call.tool)
             if tool is None:
                 return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
-            if (
-                tool.loading is not Loading.ALWAYS
-                and self._by_model(call.id)
-                and (why := self._unseen(call, tool))
-            ):
+            if self._by_model(call.id) and (why := self.unseen(call.tool, tool)):
                 return self._refuse(call, ErrorType.NOT_FOUND, why)
             if not tool.scopes <= self._scopes:
                 missing = f"`{call.tool}` needs the scope {', '.join(sorted(tool.scopes - self._scopes))}"
@@ -166,13 +162,13 @@ class Dispatcher:
         known = ", ".join(sorted(usable)[:20])
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
-    def _unseen(self, call: Call, tool: Tool) -> str:
+    def unseen(self, name: str, tool: Tool) -> str:
         """Why a model may not call a tool that it was not shown from the start; "" if it may. Who may not use it is told of none."""
         if tool.loading is Loading.INTERNAL:
-            return self._unknown(call.tool)
-        if self.searching is None:
+            return self._unknown(name)
+        if tool.loading is Loading.ALWAYS or self.searching is None:
             return ""
-        return self.searching.refusal(tool) if self.usable(tool) else self._unknown(call.tool)
+        return self.searching.refusal(tool) if self.usable(tool) else self._unknown(name)
 
     def usable(self, tool: Tool) -> bool:
         """Whether this run may use the tool and know of it."""

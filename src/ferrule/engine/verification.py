@@ -18,6 +18,7 @@ from ferrule.core.calls import ErrorType, Result, compact
 from ferrule.core.errors import ToolFailed
 from ferrule.core.frozen import frozen
 from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import Tool
 
 Check = str | Mapping[str, Any]
 Call = Callable[[str, dict[str, Any]], Awaitable[Result]]
@@ -39,8 +40,13 @@ class Verdict:
     report: str
 
 
-def planned(check: Check, catalog: Catalog) -> tuple[str, dict[str, Any]]:
-    """Tool and arguments of a check. Raises ToolFailed (`validation_failed`) if this session cannot make it."""
+def planned(
+    check: Check, catalog: Catalog, unseen: Callable[[str, Tool], str] = lambda name, tool: ""
+) -> tuple[str, dict[str, Any]]:
+    """Tool and arguments of a check. Raises ToolFailed (`validation_failed`) if this session cannot make it.
+
+    `unseen` says why whoever asks for the check may not call a tool, if they may not.
+    """
     if isinstance(check, str):
         tool, arguments = (
             (check, dict[str, Any]()) if check in catalog else (COMMAND_TOOL, {"command": check})
@@ -49,8 +55,11 @@ def planned(check: Check, catalog: Catalog) -> tuple[str, dict[str, Any]]:
         tool, arguments = check.get("tool"), check.get("arguments", {})
         if not isinstance(tool, str) or not isinstance(arguments, dict) or set(check) - {"tool", "arguments"}:
             raise _cannot(f"found {compact(dict(check))[:200]}; a check is {{tool, arguments}} or a command")
-    if catalog.get(tool) is None:
+    found = catalog.get(tool)
+    if found is None:
         raise _cannot(f"there is no tool `{tool}` in this session")
+    if why := unseen(tool, found):
+        raise _cannot(why)
     return tool, cast("dict[str, Any]", arguments)
 
 

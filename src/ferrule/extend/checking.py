@@ -21,7 +21,7 @@ from .checking_scripts import Looked, Text
 from .front_matter import Warned, field, parse_document, text_of
 from .starlark.pool import Pool, shared
 from .starlark.script import Bounds, Script, ScriptFailed
-from .tool_file import Case, ToolFile, parse_tool
+from .tool_file import Case, ToolFile, parse_tool, understated
 
 _BOUNDS = Bounds(seconds=5.0)
 _PLACE = re.compile(r"(?P<file>(?:(?!: )[^\n`])+?):(?P<line>\d+)(?::(?P<column>\d+))?: ")
@@ -91,7 +91,12 @@ async def check_tool(data: bytes, file: str, *, pool: Pool | None = None) -> lis
 async def check_parsed(tool: ToolFile, data: bytes, *, pool: Pool | None = None) -> list[Problem]:
     """The same for a tool that was read already, alone or within another file (`data` is the whole of it)."""
     node = _node_of(tool, data)
-    found = [one for one in warnings_of(tool.warnings) if "defines no function `run" not in one.message]
+    less = understated(node, tool.script)
+    # Said below, more exactly.
+    known = [one for one in tool.warnings if one != less and "defines no function `run" not in one.message]
+    found = warnings_of(known)
+    if less is not None:
+        found.append(problem(less.where, less.message, "write `side_effect: external`, or leave it out"))
     if tool.description == tool.name:
         said = "there is no description: the model sees only the tool's name"
         found.append(problem(node.where, said, "say in a sentence what it does", level="warning"))

@@ -1,13 +1,14 @@
-"""Two tools that scripts read files with: exact text and plain facts, where the model's own tools give lines to look at.
+"""Tools that scripts work with: files as exact text and plain facts, where the model's own tools give lines to look at; requests.
 
-They are tools like any other, so a script's `fs.read` passes the run's gate, rules and workspace, and stands in the journal.
+They are tools like any other, so a script's `fs.read` passes the run's gate, rules and workspace, and stands in the journal; its
+`http.get` meets rules for hosts and plan mode. Nobody is asked again about a request of a file that a person allowed, unless a rule asks.
 An agent that has tools from files needs them in its catalog (`sources.Loaded.tools` holds them).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
@@ -15,11 +16,17 @@ from ferrule.guard.entry import Entry
 from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import READS, Loading, Tool
+from ferrule.tools.definition import READS, URL, Loading, Tool
+
+from .asked.scope import working
 
 PIECE = 40_000
 """Characters that one call returns at the most. In most files that is less than a result may hold."""
 MOST_ENTRIES = 200
+WEB_PIECE = 8_000
+"""Characters of a body in one result: as JSON each may take six bytes."""
+LONGEST_REQUEST = 310.0
+"""Seconds: a script's own time for a request is at most 300."""
 
 
 @tool(side_effect="read", risk="medium")
@@ -56,6 +63,48 @@ def stat_path(
     return facts
 
 
+@tool(side_effect="external", risk="safe", timeout=LONGEST_REQUEST)
+async def web_request(
+    method: Annotated[Literal["GET", "POST"], "What is asked."],
+    url: Annotated[str, URL, "The address."],
+    script: Annotated[str, "The call whose script asks."],
+    context: Context,
+    body: Annotated[str | None, "What is sent."] = None,
+) -> dict[str, Any]:
+    """Send the request that a script has ready. A hook may change its body; its address is what the script asked for."""
+    scope = working(context).get(script)
+    if scope is None or scope.outgoing is None:
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, "nothing was requested: no script waits for this")
+    request, until = scope.outgoing
+    if (request.method, request.target.url) != (method, url):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED, f"`{url}` was not requested: it is not what the script asked for"
+        )
+    sent = replace(request, body=None if body is None else body.encode())
+    answer = await scope.web.send(sent, until)
+    scope.received = answer["body"]
+    return {**answer, **_piece(scope.received, 0)}
+
+
+@tool(side_effect="none", risk="safe")
+async def web_body(
+    script: Annotated[str, "The call whose script asks."],
+    offset: Annotated[int, "Characters to skip."],
+    context: Context,
+) -> dict[str, Any]:
+    """More of the body that came in answer to a script's request: `body`, and `next`, the offset of the following piece or null."""
+    scope = working(context).get(script)
+    if scope is None or not 0 <= offset <= len(scope.received):
+        raise ToolFailed(ErrorType.NOT_FOUND, "there is no such body")
+    return _piece(scope.received, offset)
+
+
+def _piece(text: str, offset: int) -> dict[str, Any]:
+    """As much as a result may hold, however its characters are written."""
+    end = offset + WEB_PIECE
+    return {"body": text[offset:end], "next": end if end < len(text) else None}
+
+
 def _facts(entry: Entry) -> dict[str, Any]:
     return {
         "path": entry.path,
@@ -67,5 +116,5 @@ def _facts(entry: Entry) -> dict[str, Any]:
 
 
 COMPANIONS: tuple[Tool, ...] = tuple(
-    replace(made, loading=Loading.INTERNAL) for made in (read_text, stat_path)
+    replace(made, loading=Loading.INTERNAL) for made in (read_text, stat_path, web_request, web_body)
 )

@@ -31,7 +31,7 @@ from ferrule.engine.registration import (
 from ferrule.engine.usable import Usable
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import make
-from ferrule.tools.definition import Loading, SideEffect, Tool
+from ferrule.tools.definition import Loading, Tool
 
 from .agents import files as agent_files
 from .asked.scope import Scope, data_of, invalid, working
@@ -45,19 +45,18 @@ from .hooks.configured import Reach
 from .hooks.files import EVENTS_KEYS, read_hook
 from .starlark.pool import Pool
 from .tool_file import KEYS as TOOL_KEYS
-from .tool_file import ToolFile, parse_tool
+from .tool_file import ToolFile, parse_tool, reaches_out
 
 SETTING = "tools.register"
 MOST_DESCRIPTION = 2_000
 """Characters: a model reads it with every question."""
 BEHIND_BUILTINS = frozenset({
     "create_dir", "delegate", "delete_path", "edit_file", "file_tree", "insert_lines", "move_path", "read_text",
-    "replace_lines", "run_command", "stat_path", "task_await", "task_poll", "write_file",
+    "replace_lines", "run_command", "stat_path", "task_await", "task_poll", "web_body", "web_request", "write_file",
 })  # fmt: skip
 """Tools that built-ins call by name: in a session without one of them, nobody may take its place. A test compares."""
 
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
-_REACHES = re.compile(r"\b(http|delegate)\b")
 _RISKS = ("safe", "low", "medium", "high", "critical")
 _TOOL_KEYS = ("description", *TOOL_KEYS)
 _HOOK_KEYS = (*EVENTS_KEYS, "when", "priority", "timeout_ms", "on_error", "script", "description")
@@ -258,14 +257,7 @@ async def _tool(name: str, definition: Mapping[str, Any], scope: Scope, pool: Po
     if all(one.level == "warning" for one in found):
         found += [replace(one, level="error") for one in warnings_of(await tried(parsed, pool=pool))]
     _refuse(name, found)
-    if _reaches(parsed):
-        parsed = replace(parsed, side_effect=SideEffect.EXTERNAL)
     return make_tool(parsed, replace(scope.world, web=scope.web), pool=pool)
-
-
-def _reaches(file: ToolFile) -> bool:
-    """Whether its script could reach the world without another tool's gate, under whatever name."""
-    return file.script is not None and _REACHES.search(file.script.source) is not None
 
 
 def _too_much(file: ToolFile, definition: Mapping[str, Any]) -> list[str]:
@@ -273,7 +265,7 @@ def _too_much(file: ToolFile, definition: Mapping[str, Any]) -> list[str]:
     wrong: list[str] = []
     if file.script is None:
         wrong.append("there is no `script`")
-    if not _reaches(file):
+    if not reaches_out(file.script):
         return wrong
     if definition.get("side_effect", "external") != "external":
         wrong.append("its script uses `http` or `delegate`: `side_effect` is `external`, or left out")

@@ -15,12 +15,13 @@ that mean nothing are warnings. `policy` is that of every source of tools (`tool
 or as `timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tools.launch`). The same keys, with `name` and
 `description`, make a tool inline.
 
-A script that uses `http` or `delegate` and says no `side_effect` is `external`, so that a person is asked: these reach the
-world without another tool's gate. All else that a script does goes through tools that have their own.
+A script that names `http` or `delegate` is `external`, whatever it declares, so that a person is asked before it runs; a file that
+declares less is warned of, and a problem for who checks it. All that a script does goes through tools that have their own gate.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +54,8 @@ KEYS = (
     "parameters", "script", "timeout_ms", "policy", "async", "strict", "side_effect", "risk", "network", "examples", "tests",
 )  # fmt: skip
 INLINE_KEYS = ("name", "description", *KEYS)
-_REACHES_OUT = re.compile(r"\b(http\s*\.|delegate\s*\()")
+_REACHING = frozenset({"http", "delegate"})
+_NAMES_REACHING = re.compile(r"\b(?:http|delegate)\b")
 _RUN = re.compile(r"^(def[ \t]+run[ \t]*\(|run[ \t]*=)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
@@ -146,6 +148,8 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
     script = _script(node, data)
     warned += unknown_keys(node, known, "a tool")
     warned += _suspicions(node, script)
+    if less := understated(node, script):
+        warned.append(less)
     risk = choice_of(node, "risk", tuple(map(str, Risk)))
     policy = _policy(node)
     return ToolFile(
@@ -215,10 +219,29 @@ def _timeout(node: Node, name: str, policy: Reliability) -> int:
 
 def _side_effect(node: Node, script: Script | None) -> SideEffect:
     said = choice_of(node, "side_effect", tuple(str(one) for one in SideEffect))
-    if said:
-        return SideEffect(said)
-    reaches = script is not None and _REACHES_OUT.search(script.source) is not None
-    return SideEffect.EXTERNAL if reaches else SideEffect.UNDECLARED
+    if reaches_out(script):
+        return SideEffect.EXTERNAL
+    return SideEffect(said) if said else SideEffect.UNDECLARED
+
+
+def reaches_out(script: Script | None) -> bool:
+    """Whether a script names what leads out of the machine, under whatever name it then uses it."""
+    if script is None:
+        return False
+    try:
+        tree = ast.parse(script.source)  # Starlark's grammar lies within Python's
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _NAMES_REACHING.search(script.source) is not None
+    return any(isinstance(node, ast.Name) and node.id in _REACHING for node in ast.walk(tree))
+
+
+def understated(node: Node, script: Script | None) -> Warned | None:
+    """What is wrong with a declared effect that is less than what the script names; None if it is not."""
+    said = field(node, "side_effect")
+    if said is None or said.value == SideEffect.EXTERNAL or not reaches_out(script):
+        return None
+    message = f"`side_effect: {said.value}` is less than what the script names (`http` or `delegate`): it is `external`"
+    return Warned(said.where, message)
 
 
 def _domains(node: Node) -> Domains | None:

@@ -12,7 +12,7 @@ from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ToolFailed
 from ferrule.extend.bundles import Turns
 from ferrule.extend.web.domains import Domains
-from ferrule.extend.web.fetch import Web
+from ferrule.extend.web.fetch import Request, Web
 from ferrule.tools.context import Context
 from ferrule.tools.definition import OWN
 
@@ -79,6 +79,10 @@ class Scope:
     file: str
     web: Web
     launched: dict[str, Launched] = field(default_factory=dict[str, Launched])
+    outgoing: tuple[Request, float] | None = None
+    """What the script asks of the network: the request whose call is under way, and the loop's time at which it is given up."""
+    received: str = ""
+    """The body of the last answer, which is read in pieces."""
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def result(self, tool: str, arguments: Mapping[str, Any]) -> Result:

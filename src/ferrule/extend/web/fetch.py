@@ -42,6 +42,23 @@ class Request:
     headers: Mapping[str, str]
     body: bytes | None = None
 
+    @classmethod
+    def checked(cls, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Request:
+        """As a script gave it. Raises ToolFailed for what cannot be asked."""
+        return cls(method, parse_url(url), _checked(headers), body)
+
+
+async def led(request: Request, send: Callable[[Request], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """The answer to a request, wherever it is led: `send` sends each on the way. Raises ToolFailed."""
+    first = request.target.url
+    for _ in range(REDIRECTS + 1):
+        answer = await send(request)
+        following = _redirected(request, answer)
+        if following is None:
+            return answer
+        request = following
+    raise ToolFailed(ErrorType.LIMIT, f"`{first}`: more than {REDIRECTS} redirects")
+
 
 class Web:
     """Requests of scripts within `domains`. `lookup` resolves a host; `tls` makes the context (tests pass their own)."""
@@ -70,19 +87,23 @@ class Web:
 
         Raises ToolFailed: `permission_denied` for what is not allowed, `timeout`, `io_error`.
         """
-        request = Request(method, parse_url(url), _checked(headers), body)
+        until = asyncio.get_running_loop().time() + seconds
+
+        async def send(request: Request) -> dict[str, Any]:
+            return await self.send(request, until)
+
+        return await led(Request.checked(method, url, headers, body), send)
+
+    async def send(self, request: Request, until: float) -> dict[str, Any]:
+        """One request, without following where its answer leads. `until` is the loop's time."""
+        began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(seconds):
-                for _ in range(REDIRECTS + 1):
-                    answer = await self._once(request)
-                    following = _redirected(request, answer)
-                    if following is None:
-                        return answer
-                    request = following
+            async with asyncio.timeout_at(until):
+                return await self._once(request)
         except TimeoutError:
             where = request.target.authority
-            raise ToolFailed(ErrorType.TIMEOUT, f"`{where}`: no answer within {seconds:g} s") from None
-        raise ToolFailed(ErrorType.LIMIT, f"`{url}`: more than {REDIRECTS} redirects")
+            said = f"`{where}`: no answer within {until - began:.3g} s"
+            raise ToolFailed(ErrorType.TIMEOUT, said) from None
 
     async def _once(self, request: Request) -> dict[str, Any]:
         target = request.target
