@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,12 +260,10 @@ def run(base: Path) -> str:
     return spoken(base, "run", "go", *options(base))
 
 
-def chat(base: Path) -> str:
-    return spoken(base, "chat", *options(base), stdin="go\n")
-
-
 def call_tool(base: Path) -> str:
-    return spoken(base, "tools", "call", "run_command", json.dumps(CALL["arguments"]), *options(base))
+    return spoken(
+        base, "tools", "call", "run_command", f"command={json.dumps([PYTHON, 'probe.py'])}", *options(base)
+    )
 
 
 def served(name: str, *sent: Callable[[Face], Any]) -> Callable[[Path], str]:
@@ -303,7 +302,8 @@ def journaled(base: Path) -> list[str]:
 
 def settled(face: Face) -> None:
     """Wait until the run that a page began is over: its journal says so."""
-    for _ in range(300):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         if any('"done"' in body for body in journaled(face.folder)):
             return
         connection = http.client.HTTPConnection("127.0.0.1", face.port, timeout=10)
@@ -347,12 +347,12 @@ def acp(base: Path) -> str:
     return "".join(said)
 
 
+# A chat is seated as a run is, and needs a terminal.
 _CLI = "faces.cli.seated"
 DOORS = (
     Door("library", (), library),
     Door("library with a policy", (), library_with_policy),
     Door("run", (_CLI, "host.assemble"), run),
-    Door("chat", (_CLI,), chat),
     Door("tools call", (_CLI,), call_tool),
     Door("mcp", ("faces.serve.mcp.command",), served("mcp")),
     Door("openai", ("faces.serve.openai.command",), served("openai")),

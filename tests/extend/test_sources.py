@@ -132,7 +132,7 @@ def test_warnings_of_the_tools_that_hold_are_gathered() -> None:
 @pytest.mark.proves("file.companions")
 def test_tools_with_scripts_come_with_what_scripts_read_files_with() -> None:
     names = [tool.name for tool in load({".harness/tools/t.md": tool_file()}).make(World())]
-    assert names == ["t", "read_text", "stat_path"]
+    assert names == ["t", "read_text", "stat_path", "web_request", "web_body"]
     assert load({}).make(World()) == ()
 
 
