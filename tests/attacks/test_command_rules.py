@@ -313,9 +313,14 @@ def settled(face: Face) -> None:
     raise AssertionError("the run did not end")
 
 
+def _without_folder(words: list[str]) -> list[str]:
+    at = words.index("-C")
+    return [*words[:at], *words[at + 2 :]]
+
+
 def acp(base: Path) -> str:
     """An editor: one line of JSON for each message."""
-    words = [sys.executable, "-c", MAIN, "serve", "acp", *options(base)]
+    words = [sys.executable, "-c", MAIN, "serve", "acp", *_without_folder(options(base))]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("FERRULE", "XDG"))}
     process = subprocess.Popen(
         words, cwd=base / "work", env={**environment, "HOME": str(base)}, text=True,
