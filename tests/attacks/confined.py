@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import tempfile
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+from sandbox_world import World
+
 from ferrule.guard.environment import child_environment
 from ferrule.guard.sandbox.command import Capture, Command, Ended
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.rungs import Rung
+from ferrule.guard.sandbox.policy import Bounds, Policy
+from ferrule.guard.sandbox.probes import probe
+from ferrule.guard.sandbox.rungs import Rung, ladder
 from ferrule.guard.sandbox.sandbox import Sandbox
 
 T = TypeVar("T")
@@ -83,3 +90,35 @@ class Confined:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+@contextmanager
+def attacked() -> Iterator[World]:
+    """A world to attack. Not below /tmp: that is a folder of its own inside a sandbox."""
+    built = World(Path(tempfile.mkdtemp(prefix="ferrule-attacks-", dir=Path.home())))
+    try:
+        yield built
+    finally:
+        built.close()
+
+
+@contextmanager
+def confined_by(world: World, rung: str) -> Iterator[Confined]:
+    """Commands in a world, held by this rung; skipped where the machine does not have it."""
+    policy = Policy(
+        world.root,
+        readable=(str(world.library),),
+        writable=(str(world.shared),),
+        bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
+    )
+    found = next((one for one in ladder(policy, probe()) if one.name == rung), None)
+    if found is None:
+        pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(world.home))
+        patch.setenv("DEPLOY_TOKEN", world.canary().strip())
+        built = Confined(replace(policy, require=frozenset()), found)
+        try:
+            yield built
+        finally:
+            built.close()

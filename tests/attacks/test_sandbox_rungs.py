@@ -7,22 +7,16 @@ named with the reason, and shown to be not held: a reason that is no longer true
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from confined import Confined
+from confined import Confined, attacked, confined_by
 from sandbox_rows import ATTACKS, Attack
 from sandbox_world import World
-
-from ferrule.guard.sandbox.policy import Bounds, Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import ladder
 
 RUNGS = ("bubblewrap", "landlock")
 NOT_HELD = {
@@ -33,10 +27,8 @@ ROWS = [row for number, row in enumerate(ATTACKS) if number % 5 == 0 or row.id =
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    # Not below /tmp: that is a folder of its own inside bubblewrap.
-    built = World(Path(tempfile.mkdtemp(prefix="ferrule-attacks-", dir=Path.home())))
-    yield built
-    built.close()
+    with attacked() as built:
+        yield built
 
 
 @pytest.fixture(scope="module", params=RUNGS)
@@ -46,21 +38,8 @@ def rung(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def confined(world: World, rung: str) -> Iterator[Confined]:
-    policy = Policy(
-        world.root,
-        readable=(str(world.library),),
-        writable=(str(world.shared),),
-        bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
-    )
-    found = next((one for one in ladder(policy, probe()) if one.name == rung), None)
-    if found is None:
-        pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(world.home))
-        patch.setenv("DEPLOY_TOKEN", world.canary().strip())
-        built = Confined(replace(policy, require=frozenset()), found)
+    with confined_by(world, rung) as built:
         yield built
-        built.close()
 
 
 @pytest.mark.proves("sandbox.attacks.lesser-rungs")

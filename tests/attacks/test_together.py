@@ -21,12 +21,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from confined import Confined
+from confined import Confined, attacked, confined_by
 from sandbox_world import World
 from together_rows import PRELUDE, TOGETHER, Together
 
 from ferrule.guard.sandbox import bubblewrapped
-from ferrule.guard.sandbox.policy import Bounds, Policy
+from ferrule.guard.sandbox.policy import Policy
 from ferrule.guard.sandbox.probes import probe
 from ferrule.guard.sandbox.rungs import ladder
 
@@ -36,10 +36,8 @@ SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 9
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    # Not below /tmp: that is a folder of its own inside the sandbox.
-    built = World(Path(tempfile.mkdtemp(prefix="ferrule-attacks-", dir=Path.home())))
-    yield built
-    built.close()
+    with attacked() as built:
+        yield built
 
 
 @pytest.fixture(scope="module", params=RUNGS)
@@ -49,21 +47,8 @@ def rung(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def confined(world: World, rung: str) -> Iterator[Confined]:
-    policy = Policy(
-        world.root,
-        readable=(str(world.library),),
-        writable=(str(world.shared),),
-        bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
-    )
-    found = next((one for one in ladder(policy, probe()) if one.name == rung), None)
-    if found is None:
-        pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(world.home))
-        patch.setenv("DEPLOY_TOKEN", world.canary().strip())
-        built = Confined(replace(policy, require=frozenset()), found)
+    with confined_by(world, rung) as built:
         yield built
-        built.close()
 
 
 def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
