@@ -142,6 +142,7 @@ def test_slash_commands_go_through_the_gate_and_into_the_conversation(
         "mode",
         "model",
         "sessions",
+        "context",
         "compact",
         "uncompact",
         "help",

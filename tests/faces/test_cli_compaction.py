@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextCompacted, ContextRestored, Noticed
+from ferrule.engine.context_options import ContextOptions
+from ferrule.engine.context_usage import ContextPart, ContextUsage
 from ferrule.engine.live import Live
 from ferrule.engine.replay import replay
 from ferrule.faces.cli.root import run as ferrule
 from ferrule.faces.cli.seated import seat
-from ferrule.faces.cli.slash import COMMANDS, Chat
+from ferrule.faces.cli.slash import COMMANDS, Chat, context_lines
 from ferrule.host.assemble import journal
 
 ROUNDS = 9
@@ -112,3 +116,53 @@ def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
     (own_folders / "config" / "ferrule.yaml").write_text("context: {compact: elide, share: 0.6, keep: 3}\n")
     option = seat({"workspace": str(folder)}).agent.session().driver.room.option
     assert (option.compact, option.share, option.keep) == ("elide", 0.6, 3)
+
+
+@pytest.mark.proves("chat.context")
+async def test_the_chat_says_what_fills_the_window_and_what_is_left(
+    folder: Path, session: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assembly = seat({"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"})
+    chat = Chat(assembly, assembly.open(session))
+    with journal() as store:
+        recorded = len(list(store.records(session)))
+    await COMMANDS["context"].carry_out(chat, "")
+    before = capsys.readouterr().out
+    usage = await chat.session.context_usage()
+    parts = {part.name: part for part in usage.parts}
+    assert sum(part.tokens for part in usage.parts) == usage.tokens
+    assert parts["results"].count == ROUNDS
+    assert parts["answers and calls"].count == ROUNDS + 1
+    assert parts["your messages"].count == 1
+    # Nine pages of 1,600 bytes, at about three and a half bytes a token.
+    assert 3_000 < parts["results"].tokens < 6_000
+    assert parts["tools"].tokens > parts["system text"].tokens > 0
+    assert f"about {usage.tokens:,} tokens (estimated)" in before
+    assert "results (9)" in before
+    assert "compacted:" not in before
+    await COMMANDS["compact"].carry_out(chat, "")
+    capsys.readouterr()
+    await COMMANDS["context"].carry_out(chat, "")
+    after = capsys.readouterr().out
+    assert "are sent as a summary; `/uncompact` undoes it" in after
+    assert "summary, and words kept beside it" in after
+    assert (await chat.session.context_usage()).tokens < usage.tokens
+    with journal() as store:
+        kinds = [record.event.kind for record in store.records(session)][recorded:]
+    assert "context.added" not in kinds, "it is for the person, not for the model"
+    with pytest.raises(ConfigError, match="nothing may follow"):
+        await COMMANDS["context"].carry_out(chat, "all")
+    await assembly.close(chat.session)
+
+
+@pytest.mark.proves("chat.context")
+def test_what_is_left_of_the_window_is_said_and_when_it_is_compacted() -> None:
+    part = ContextPart("tools", 0, 2_500)
+    usage = ContextUsage("m", 10_000, 2_500, True, (part,), summarized=0, elided=3)
+    text = "\n".join(context_lines(usage, ContextOptions(share=0.6)))
+    assert "left: 7,500 of 10,000 tokens (75%)" in text
+    assert "from 6,000 tokens on" in text
+    assert "results sent as a stub: 3" in text
+    assert "context.compact` is off" in "\n".join(context_lines(usage, ContextOptions("off")))
+    unknown = replace(usage, window=0)
+    assert "nobody knows this model's window" in "\n".join(context_lines(unknown, ContextOptions()))

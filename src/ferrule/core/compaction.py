@@ -41,6 +41,11 @@ class Compaction:
         return bool(self._whole)
 
     @property
+    def elided(self) -> int:
+        """How many results are sent as stubs."""
+        return len(self._stubs)
+
+    @property
     def head(self) -> int:
         """How many messages of what is sent stand for others: the person's words that were kept, and the summary."""
         return len(self._head)

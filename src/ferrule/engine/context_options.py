@@ -20,7 +20,13 @@ class Around(NamedTuple):
 
     model: str = ""
     window: int = 0
-    taken: int = 0
+    system: int = 0
+    tools: int = 0
+
+    @property
+    def taken(self) -> int:
+        """Tokens that stand before the first message."""
+        return self.system + self.tools
 
 
 LookAround = Callable[[], Awaitable[Around]]
@@ -69,7 +75,8 @@ class ContextOptions:
 
 async def look_around(wire: Wire, options: ModelOptions, system: str, specs: Iterable[ToolSpec]) -> Around:
     """What is around a conversation. A model that cannot be asked about itself has a window that nobody knows."""
-    taken = sum(tokens_of(part) for spec in specs for part in (spec.name, spec.description, spec.schema))
+    texts = (part for spec in specs for part in (spec.name, spec.description, spec.schema))
+    tools = sum(map(tokens_of, texts))
     try:
         if isinstance(wire, Windowed):
             window = await wire.asked_window(options)
@@ -78,4 +85,4 @@ async def look_around(wire: Wire, options: ModelOptions, system: str, specs: Ite
             window = min(known or asked, asked or known)
     except ProviderError:
         window = None
-    return Around(wire.model, window or 0, taken + tokens_of(system))
+    return Around(wire.model, window or 0, tokens_of(system), tools)

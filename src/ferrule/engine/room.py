@@ -27,6 +27,7 @@ from ferrule.models.wire import Exchange
 
 from .compacting import TOPIC, Compactor, Driven, Wish, full, said
 from .context_options import Around, ContextOptions, LookAround
+from .context_usage import ContextUsage, measure
 from .cuts import weight
 
 LOOK = 1500
@@ -97,6 +98,12 @@ class Room:
         self._tell("what was compacted is undone: the model is sent the whole conversation again")
         self._driver.log.flush()
         return True
+
+    async def usage(self) -> ContextUsage:
+        """What fills the model's window now, by kind. Asks no model, and writes nothing."""
+        async with self._making:
+            await self._look_around()
+            return measure(self._driver.machine, self._around, self._estimate(), bool(self.known))
 
     # ---- what the driver asks for
 

@@ -25,6 +25,7 @@ from .live import Live
 if TYPE_CHECKING:
     from ferrule.guard.approval import Approver
 
+    from .context_usage import ContextUsage
     from .driver import Driver
 
 
@@ -193,6 +194,10 @@ class Session:
         Where no summary could be had its `note` says why. Raises what asking a model raises, but for ProviderError.
         """
         return await self.driver.room.compact(summary=summary)
+
+    async def context_usage(self) -> ContextUsage:
+        """What fills the model's window now: system text, tools, history by kind, what was compacted, what is left."""
+        return await self.driver.room.usage()
 
     def restore(self) -> bool:
         """Undo all that was compacted, for the next question; False if nothing was. Raises ConfigError while a run is under way."""

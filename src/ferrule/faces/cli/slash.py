@@ -11,6 +11,8 @@ from typing import Any
 
 from ferrule.core.calls import Result
 from ferrule.core.errors import ConfigError
+from ferrule.engine.context_options import ContextOptions
+from ferrule.engine.context_usage import ContextUsage
 from ferrule.engine.session import Session
 from ferrule.guard.gate import select_mode
 
@@ -150,6 +152,41 @@ async def _uncompact(chat: Chat, rest: str) -> None:
         chat.assembly.terminal.say("nothing was compacted")
 
 
+async def _context(chat: Chat, rest: str) -> None:
+    if rest:
+        raise ConfigError(f"`/context {rest}`: nothing may follow `/context`")
+    usage = await chat.session.context_usage()
+    option = chat.session.driver.room.option
+    for line in context_lines(usage, option):
+        chat.assembly.terminal.answer(line)
+
+
+def context_lines(usage: ContextUsage, option: ContextOptions) -> list[str]:
+    """What fills a model's context window, in lines for a person."""
+    source = "counted by the provider, and what is new estimated" if usage.counted else "estimated"
+    lines = [f"{usage.model}: the next question is about {usage.tokens:,} tokens ({source})"]
+    for part in usage.parts:
+        name = f"{part.name} ({part.count})" if part.count else part.name
+        lines.append(f"  {name:40} {part.tokens:>9,}")
+    if usage.summarized:
+        lines.append(
+            f"compacted: messages 1 to {usage.summarized} are sent as a summary; `/uncompact` undoes it"
+        )
+    if usage.elided:
+        lines.append(f"compacted: results sent as a stub: {usage.elided}; `/uncompact` undoes it")
+    if not usage.window:
+        lines.append("left: unknown, nobody knows this model's window; `num_ctx` of its settings says it")
+        return lines
+    share = f"{usage.left / usage.window:.0%}"
+    lines.append(f"left: {usage.left:,} of {usage.window:,} tokens ({share})")
+    if option.compact == "off":
+        lines.append("nothing is compacted by itself (`context.compact` is off)")
+    else:
+        at = int(usage.window * option.share)
+        lines.append(f"compacted by itself from {at:,} tokens on; `/compact` does it now")
+    return lines
+
+
 async def _help(chat: Chat, rest: str) -> None:
     for name, command in COMMANDS.items():
         chat.assembly.terminal.answer(f"  {f'/{name} {command.usage}':24} {command.help}")
@@ -175,6 +212,7 @@ COMMANDS: dict[str, Slash] = {
     "mode": Slash("[MODE]", "show or set how much is allowed without asking", _mode),
     "model": Slash("[MODEL]", "show or change the model; the history stays", _model),
     "sessions": Slash("[resume ID]", "the last sessions, or another one", _sessions),
+    "context": Slash("", "what fills the model's window, and what is left of it", _context),
     "compact": Slash("[results]", "leave the old part out of what the model is sent", _compact),
     "uncompact": Slash("", "send the model the whole conversation again", _uncompact),
     "help": Slash("", "this list", _help),
