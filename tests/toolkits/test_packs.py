@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -186,6 +187,29 @@ def test_git_looks_at_the_repository_of_the_root(root: Path) -> None:
     answer = ask(root, agent_read_tools("sub"), "git_inspect", subcommand="status", args=["--short"]).data
     assert "?? a.py" in answer
     assert "beside" not in answer
+
+
+@pytest.mark.proves("pack.root")
+@pytest.mark.parametrize("where", ["sub", "./sub/", "{root}/sub"])
+def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(root: Path, where: str) -> None:
+    subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=root / "sub", check=True)
+    tools = agent_read_tools(where.replace("{root}", str(root)))
+    listed = ask(root, tools, "list_directory").data
+    status = ask(root, tools, "git_inspect", subcommand="status", args=["--short", "-uall"]).data
+    rows = ask(root, tools, "search_files", pattern="alpha").data["matches"]
+    names = {row["path"] for row in rows}
+    for text in (listed, status):
+        said = re.search(r"write them as `(.+)/NAME`", text)
+        assert said, text
+        found = re.findall(r"^(?:FILE .* |\?\? )([\w./]+)$", text, re.M)
+        assert "a.py" in found
+        names |= {f"{said[1]}/{name}" for name in found}
+    for name in sorted(names - {"sub/.env", "sub/link.py"}):
+        assert ask(root, tools, "read_file", path=name).success, name
+    assert "`sub/a.py`" in str(ask(root, tools, "read_file", path="a.py").error_message)
+    # A folder that the call named is one whose names the model knows how to write; nothing is added there.
+    assert "NAME" not in ask(root, tools, "list_directory", path="sub").data
+    assert "NAME" not in ask(root, agent_read_tools(), "list_directory").data
 
 
 @pytest.mark.proves("pack.root")

@@ -41,11 +41,16 @@ def _confined(tool: Tool, start: str) -> Tool:
     def kept(values: Mapping[str, Any], given: Context) -> dict[str, Any]:
         return _kept(tool, values, start, given.resource(Workspace))
 
+    def left_open(values: Mapping[str, Any]) -> bool:
+        return any(values.get(name) in ("", ".") for name in tool.touches)
+
     def run(**values: Any) -> Any:
-        return handler(**kept(values, values[context]))
+        answer = handler(**kept(values, values[context]))
+        return _placed(answer, start, values[context]) if left_open(values) else answer
 
     async def run_async(**values: Any) -> Any:
-        return await run(**values)
+        answer = await handler(**kept(values, values[context]))
+        return _placed(answer, start, values[context]) if left_open(values) else answer
 
     tool = replace(tool, handler=run_async if tool.is_async else run)
     if preview is None:
@@ -73,6 +78,17 @@ def _kept(tool: Tool, values: Mapping[str, Any], start: str, workspace: Workspac
     return changed
 
 
+def _placed(answer: Any, start: str, context: Context) -> Any:
+    """A text whose names begin in the folder, with a line that says so: in a call they begin at the workspace.
+
+    Values name paths from the workspace already.
+    """
+    folder = context.resource(Workspace).name(start)
+    if not folder or not isinstance(answer, str):
+        return answer
+    return f"{answer}\n[names here begin in {shown(folder + '/')}: to other tools write them as `{folder}/NAME`]"
+
+
 def within(workspace: Workspace, start: str) -> str:
     """The name of a folder that tools are kept to. Raises ToolFailed(permission_denied) if it is not in the workspace."""
     try:
@@ -91,10 +107,11 @@ def _below(workspace: Workspace, path: str, folder: str) -> str:
     name = workspace.name(path)
     if not folder or name == folder or name.startswith(f"{folder}/"):
         return path
+    example = "..." if os.path.isabs(path) else name
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"{shown(path)} lies outside of {shown(folder + '/')}, which this tool is kept to; paths begin at the workspace, "
-        f"as in `{folder}/...`",
+        f"as in {shown(f'{folder}/{example}')}",
     )
 
 
@@ -153,7 +170,8 @@ def _based(tool: Tool, start: str) -> Tool:
         return replace(context, resources={**context.resources, Workspace: inner})
 
     async def run(**values: Any) -> Any:
-        return await handler(**{**values, name: at(values[name])})
+        answer = await handler(**{**values, name: at(values[name])})
+        return _placed(answer, start, values[name])
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None
