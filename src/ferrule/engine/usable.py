@@ -17,6 +17,12 @@ class Usable:
 
     dispatcher: Callable[[], Dispatcher]
 
+    def has(self, name: str) -> bool:
+        """Whether a tool with this full name is there and may be called."""
+        dispatcher = self.dispatcher()
+        tool = dispatcher.catalog.get(name)
+        return tool is not None and dispatcher.usable(tool)
+
     def names(self) -> list[str]:
         """Full names, sorted; without tools that are denied, need a scope that is not held, or are for other tools only."""
         dispatcher = self.dispatcher()

@@ -86,7 +86,9 @@ def _placed(answer: Any, start: str, context: Context) -> Any:
     folder = context.resource(Workspace).name(start)
     if not folder or not isinstance(answer, str):
         return answer
-    return f"{answer}\n[names here begin in {shown(folder + '/')}: to other tools write them as `{folder}/NAME`]"
+    return (
+        f"{answer}\n[names here begin in {shown(folder + '/')}: to other tools write them as `{folder}/NAME`]"
+    )
 
 
 def within(workspace: Workspace, start: str) -> str:
@@ -107,7 +109,7 @@ def _below(workspace: Workspace, path: str, folder: str) -> str:
     name = workspace.name(path)
     if not folder or name == folder or name.startswith(f"{folder}/"):
         return path
-    example = "..." if os.path.isabs(path) else name
+    example = "..." if path.startswith("/") else name
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"{shown(path)} lies outside of {shown(folder + '/')}, which this tool is kept to; paths begin at the workspace, "

@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType, compact
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.engine.dispatcher import Dispatcher
+from ferrule.engine.usable import Usable
+from ferrule.guard.gate import Gate
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.commands.folder import Folder, reap
 from ferrule.toolkits.commands.outputs import Outputs
+from ferrule.tools.catalog import Catalog
 
 
 @pytest.mark.proves("command.read-output")
@@ -112,12 +116,24 @@ async def test_what_a_filter_hides_is_kept_and_read_like_any_output(world: World
     assert (capture["producer"], capture["filter"], capture["complete"]) == ("seq 100", "tail -3", True)
     read = await world.call("read_command_output", path=capture["full_output_path"])
     assert (read["content"], read["eof"]) == ("".join(f"{n}\n" for n in range(1, 101)), True)
+    assert capture["hint"].endswith("; `read_command_output` with `path` reads it")
     in_argv = await world.run(["sh", "-c", "seq 100 | wc -l"])
     assert in_argv["stdout"].strip() == "100" and in_argv["output_capture"]["bytes"] == 292
     for text in ("seq 100 | head -3", "seq 9 | grep -q 3", "echo $(date) | wc", "(echo a; echo b) | wc"):
         assert "output_capture" not in await world.run(text)
     world.set(preserve_filtered_output=False)
     assert "output_capture" not in await world.run("seq 100 | tail -3")
+
+
+@pytest.mark.proves("command.filtered-output-kept")
+@pytest.mark.parametrize("reader", [True, False])
+async def test_a_copy_is_named_only_where_a_tool_can_read_it(world: World, reader: bool) -> None:
+    tools = [tool for tool in world.tools.values() if reader or tool.name != "read_command_output"]
+    dispatcher = Dispatcher(Catalog(tools), Gate(mode="bypassPermissions"))
+    world.resources[Usable] = Usable(lambda: dispatcher)
+    record = await world.run("seq 100 | tail -3")
+    assert record["stdout"] == "98\n99\n100\n"
+    assert ("output_capture" in record) is reader
 
 
 @pytest.mark.proves("command.filtered-output-kept")

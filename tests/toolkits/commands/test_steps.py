@@ -375,7 +375,9 @@ async def test_output_that_was_cut_is_not_taken_for_json(runner: CommandRunner) 
     """Cutting a list of digits in the middle could leave something that parses."""
     with pytest.raises(CommandFailed) as caught:
         await command_json(shell("seq -s '' 1 3000"), {"capture": {"max_inline_bytes": 100}}, runner=runner)
-    assert caught.value.code == "invalid_json"
+    assert caught.value.code == "output_too_large"
+    assert "wrote 10894 bytes to stdout" in caught.value.detail
+    assert "max_inline_bytes" in caught.value.hint
 
 
 # ---- the runner

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+from ferrule.engine.usable import Usable
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
@@ -99,13 +100,22 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _is_readable(context: Context, options: CommandOptions) -> bool:
+    """Whether a copy would have a reader: a tool of the session, or the script that runs the command."""
+    usable = context.resources.get(Usable)
+    if not isinstance(usable, Usable):
+        return True
+    return usable.has(options.called("read_command_output"))
+
+
 async def _run(given: Mapping[str, Any], context: Context, options: CommandOptions, made: Tool) -> Any:
     ready = await prepare(given, context, options, made)
     if not isinstance(ready, Ready):
         return ready.value if ready.finished else rendered(ready.value, options)
     request = ready.request
     keep = max(request.max_inline_bytes, request.progress_max_inline_bytes)
-    handle = await launch(ready, context, keep=keep, copy=options.preserve_filtered_output)
+    copy = options.preserve_filtered_output and _is_readable(context, options)
+    handle = await launch(ready, context, keep=keep, copy=copy)
     showing = showing_of(context, options, request.max_inline_bytes)
     await see(handle, request, context)
     text = handle.outputs.combined.text(request.max_inline_bytes)

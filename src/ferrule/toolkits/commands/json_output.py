@@ -16,8 +16,10 @@ _SHOWN = 400
 
 
 class CommandFailed(FerruleError):
-    """A command did not give what it was run for. `code` is `command_failed`, `empty_output` or `invalid_json`;
-    `step` is the record of the step."""
+    """A command did not give what it was run for.
+
+    `code` is `command_failed`, `empty_output`, `output_too_large` or `invalid_json`; `step` is the record of the step.
+    """
 
     code = "command_failed"
 
@@ -64,6 +66,15 @@ def _parsed(step: Record, stream: str, allow_empty: bool) -> Any:
         end = step["failure_tail"].strip()[-_SHOWN:]
         detail = f"{said} failed: {how}" + (f"\n{end}" if end and end != how else "")
         raise CommandFailed(detail, step=step, hint="its `step` has the whole record")
+    size = step["cut_outputs"].get(stream)
+    if size is not None:
+        # Before anything is parsed: the middle is missing, and what is left could be JSON by chance.
+        raise CommandFailed(
+            f"{said} wrote {size} bytes to {stream}, more than is read of it",
+            code="output_too_large",
+            step=step,
+            hint="raise `capture.max_inline_bytes` (and the runner's own), or have the command write less",
+        )
     text = step["outputs"][stream]
     if not text.strip():
         if allow_empty:

@@ -109,6 +109,11 @@ class Stream:
         gap = f"\n[... {missing} bytes left out{where} ...]\n"
         return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
 
+    def is_cut(self, most: int | None = None) -> bool:
+        """Whether `text` of so many bytes leaves something out."""
+        head, tail = self._ends(most)
+        return len(head) + len(tail) < self.size
+
     def _ends(self, most: int | None) -> tuple[bytes, bytes]:
         """What to show of the beginning and of the end. All in the first if nothing has to be left out."""
         head, tail = bytes(self._head), bytes(self._tail[-self.keep :]) if self.keep else b""

@@ -6,7 +6,7 @@ The record fits a result: texts in it are shortened until it does, and each says
     status 0), pid, process_group_id, started_at, ended_at (ms since 1970), duration_ms, exit_code (-1 if a signal ended
     it), signal, timed_out, stdout, stderr, output_path, stdout_path, stderr_path, line_count, byte_count, output_sha256,
     sandbox {kind, enforced, not_enforced}, audit_id (the call's id), policy_context; where there is something to
-    say: process_cleanup {left, alive}, output_incomplete, notes; of a preview: changes [{path, kind (created, changed, deleted),
+    say: cut_outputs {stdout, stderr: their whole size in bytes}, process_cleanup {left, alive}, output_incomplete, notes; of a preview: changes [{path, kind (created, changed, deleted),
     size}], changes_left_out
 """
 
@@ -86,6 +86,10 @@ def _record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str,
         "policy_context": dict(handle.policy_context),
         **handle.added,
     }
+    if cut := _cut(handle, inline):
+        record["cut_outputs"] = cut
+    if "output_capture" in record:
+        record["output_capture"] = _read_with(record["output_capture"], reader)
     if ended is not None and (ended.left or ended.alive):
         record["process_cleanup"] = {"left": list(ended.left[:_NAMES]), "alive": list(ended.alive[:_NAMES])}
     if outputs.incomplete:
@@ -95,6 +99,21 @@ def _record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str,
     if ended is not None and (notes := hints(handle, ended, stdout + stderr, listed="changes" in record)):
         record["notes"] = notes
     return record
+
+
+def _cut(handle: Handle, inline: int) -> dict[str, int]:
+    """The outputs that are shown in part, by name, with their whole size."""
+    outputs = handle.outputs
+    streams = {"stdout": outputs.stdout}
+    if outputs.stdout is not outputs.combined:
+        streams["stderr"] = outputs.stderr
+    return {name: stream.size for name, stream in streams.items() if stream.is_cut(inline)}
+
+
+def _read_with(capture: dict[str, Any], reader: str) -> dict[str, Any]:
+    """What is said of a copy, with the one tool that reads it: it lies where no other tool reaches."""
+    hint = f"{capture['hint']}; `{reader}` with `path` reads it"
+    return {**capture, "hint": hint}
 
 
 def _changes(ended: Ended, most: int) -> dict[str, Any]:

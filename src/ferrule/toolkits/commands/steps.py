@@ -136,6 +136,7 @@ def _record(name: str, request: Mapping[str, Any], ran: Record, tail_bytes: int)
         "exit_code": ran.get("exit_code"),
         "timed_out": bool(ran.get("timed_out")),
         "outputs": {"stdout": ran.get("stdout", ""), "stderr": ran.get("stderr", "")},
+        "cut_outputs": dict(ran.get("cut_outputs") or {}),
         "ids": {key: ran[key] for key in ("command_id", "handle_id", "audit_id") if key in ran},
         "live_log": ran.get("output_path"),
         "artifacts": {key: ran[key] for key in artifacts if key in ran},
