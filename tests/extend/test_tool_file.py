@@ -444,7 +444,7 @@ async def test_a_good_file_has_no_problems(shared_workers: Pool) -> None:
     ("text", "said"),
     [
         ("script: |\n  def run(args):\n      return nope\n", "4: Variable `nope` not found"),
-        ("script: |\n  def run(args)\n", "t.md:3: unexpected"),
+        ("script: |\n  def run(args)\n", "t.md:3: the script ends here, expected"),
         ("script: |\n  x = 1\n  y = nope\n", ".harness/tools/t.md:4: Variable `nope` not found"),
         ("script: |\n  def run(args):\n      return run(args)\n", "calls itself"),
         ("parameters: { n: { type: number } }\nexamples: [{ n: x }]\n" + ECHO, "an example does not fit"),

@@ -17,7 +17,9 @@ def with_own(own_folders: Path, text: str) -> Settings:
     file = own_folders / "config/ferrule.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    return load_settings(workspace=own_folders, environment={})
+    workspace = own_folders / "work"
+    workspace.mkdir(exist_ok=True)
+    return load_settings(workspace=workspace, environment={})
 
 
 @pytest.mark.proves("reliability.settings")

@@ -512,6 +512,8 @@ class Parser:
                 return
             else:
                 open_ones += {"(": 1, ")": -1}.get(here, 0)
+                if open_ones > MAX_DEPTH:
+                    raise TooDeep
                 self.at += 1
 
     def _test(self) -> Compound:

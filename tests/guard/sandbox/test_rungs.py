@@ -284,7 +284,7 @@ async def test_a_wider_gap_is_another_question() -> None:
 @pytest.mark.proves("sandbox.rung.question")
 @pytest.mark.parametrize("approver", [NobodyToAsk(), AllowThese(["*"])])
 async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(approver: Any) -> None:
-    with pytest.raises(SandboxGap, match="no terminal"):
+    with pytest.raises(SandboxGap, match="no one was available"):
         await settle(POLICY, a_gap(), "ask", Consent(approver, ME))
 
 

@@ -29,8 +29,8 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]
     """The arguments of the full form that those of the plain one mean."""
     timeout = values.get("timeout")
     seconds = policy.timeout if timeout is None else timeout
-    if not 0.001 <= seconds <= LONGEST_TIMEOUT:
-        raise RetryCall(f"`timeout` must be from 0.001 to {LONGEST_TIMEOUT} seconds, found {seconds}")
+    if problem := _wrong_timeout(seconds):
+        raise RetryCall(problem)
     return {
         "command": values["command"],
         "mode": "shell" if values.get("shell") else "argv",
@@ -48,10 +48,14 @@ async def _preview(values: Mapping[str, Any], context: Any) -> str:
 
 
 def _impossible(values: Mapping[str, Any]) -> list[str]:
-    seconds = values.get("timeout")
-    if seconds is None or 1 <= seconds <= LONGEST_TIMEOUT:
-        return []
-    return [f"`timeout` must be from 1 to {LONGEST_TIMEOUT} seconds, found {seconds}"]
+    problem = _wrong_timeout(values.get("timeout"))
+    return [problem] if problem else []
+
+
+def _wrong_timeout(seconds: float | None) -> str:
+    if seconds is None or 0.001 <= seconds <= LONGEST_TIMEOUT:
+        return ""
+    return f"`timeout` must be from 0.001 to {LONGEST_TIMEOUT} seconds, found {seconds}"
 
 
 @tool(

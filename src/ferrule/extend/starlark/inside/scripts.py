@@ -144,5 +144,5 @@ def _unparsed(text: str, file: str, source: str) -> str:
     if not at_end:
         return told(text)
     last = len(source.rstrip().splitlines())
-    expected = told(text).partition("expected ")[2]
+    expected = told(text).partition(", expected ")[2]
     return f"{file}:{last}: the script ends here, expected {expected}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ferrule.connect.schemas import arguments_of, problem_of
+from ferrule.connect.schemas import arguments_of
 from ferrule.core.calls import compact
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.models.folding import mend
@@ -153,6 +153,8 @@ def _schema(value: object) -> Mapping[str, Any] | None:
     where = "response_format.json_schema.schema"
     wanted = mapping(fields.get("json_schema"), "response_format.json_schema")
     schema = mapping(wanted.get("schema"), where)
-    if problem := problem_of({**schema, "type": "object"}):
-        raise Refused(f"the schema of the reply {problem}", param=where)
+    try:
+        arguments_of("the reply", {**schema, "type": "object"})
+    except ToolDefinitionError as error:
+        raise Refused(f"the schema of the reply cannot be used: {error.detail}", param=where) from error
     return schema
