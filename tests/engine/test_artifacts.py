@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 import sys
@@ -281,6 +282,34 @@ async def test_reading_on_leads_through_the_whole_without_splitting_a_character(
     ours = agent(tools=[say], artifacts=Artifacts(FileArtifacts(tmp_path), threshold=1024))
     session, result = await one(ours, "say")
     assert await fetched_whole(session, result.data["artifact"], max(most, 100)) == whole.encode()
+
+
+@pytest.mark.proves("artifacts.fetch")
+@pytest.mark.parametrize("mime", ["text/plain", "application/octet-stream"])
+async def test_an_offset_within_a_character_is_moved_to_its_beginning_in_text_and_only_there(
+    mime: str,
+) -> None:
+    whole = "a\u00e9\u20ac\U0001f600".encode() * 200
+    begins = [0, 1, 1, 3, 3, 3, 6, 6, 6, 6]
+
+    @tool(side_effect="none")
+    def pieces() -> Chunks:
+        """Bytes."""
+        return Chunks([whole], mime=mime)
+
+    ours = agent(tools=[pieces], artifacts=Artifacts(FileArtifacts(), threshold=1024))
+    session, result = await one(ours, "pieces")
+    for offset, begin in enumerate(begins):
+        fetched = await session.call(
+            "artifact_fetch", ref=result.data["artifact"], offset=offset, max_bytes=9
+        )
+        if mime == "text/plain":
+            assert fetched.data["offset"] == begin
+            content = fetched.data["content"].encode()
+            assert content and whole[begin:].startswith(content)
+        else:
+            assert fetched.data["offset"] == offset
+            assert base64.b64decode(fetched.data["content"]) == whole[offset : offset + 9]
 
 
 @pytest.mark.proves("artifacts.read")

@@ -252,6 +252,32 @@ def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest
 
 
 @pytest.mark.proves("artifacts.retention")
+@pytest.mark.parametrize("most", [16_000, None])
+def test_the_first_artifact_that_a_process_keeps_sends_what_is_too_old_away(
+    tmp_path: Path, most: int | None
+) -> None:
+    clock = Days()
+    FileArtifacts(tmp_path / "a", max_bytes=most, days=10, now=clock).put(MINE, [b"old"])
+    clock.seconds += 11 * DAY
+    later = FileArtifacts(tmp_path / "a", max_bytes=most, days=10, now=clock)
+    new = later.put(MINE, [b"new"])
+    assert later.list(MINE) == [new]
+
+
+@pytest.mark.proves("artifacts.retention")
+def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_bound(tmp_path: Path) -> None:
+    clock = Days()
+    store = FileArtifacts(tmp_path / "a", max_bytes=16_000, days=10, now=clock)
+    old = store.put(MINE, [b"old"])
+    clock.seconds += 11 * DAY
+    store.put(MINE, [b"0" * 400])
+    store.put(MINE, [b"1" * 400])
+    assert old in store.list(MINE)
+    store.put(MINE, [b"2" * 400])
+    assert [one.size for one in store.list(MINE)] == [400, 400, 400]
+
+
+@pytest.mark.proves("artifacts.retention")
 def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_end(tmp_path: Path) -> None:
     read = 0
 

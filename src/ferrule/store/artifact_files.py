@@ -20,7 +20,6 @@ import json
 import os
 import re
 import stat
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Any, cast
 from ferrule.core.calls import compact
 
 from . import paths
+from .artifact_intake import Unswept
 from .artifacts import PIECE, Artifact, ArtifactMissing, ArtifactTooLarge, Scope, hash_of
 
 DAY = 86_400.0
@@ -60,8 +60,7 @@ class FileArtifacts:
         self._max_bytes = max_bytes
         self._days = days
         self._now = now
-        self._lock = threading.Lock()
-        self._unswept = max_bytes or 0
+        self._unswept = Unswept(max_bytes)
 
     @property
     def root(self) -> Path:
@@ -87,7 +86,8 @@ class FileArtifacts:
             artifact = Artifact(digest, size, mime, lines, int(self._now() * 1000), tool)
             self._describe(folder, artifact)
             os.fsync(folder)
-        self._sweep_if_due(artifact)
+        if self._unswept.due(artifact.size):
+            self._sweep(keep=artifact.sha256)
         return artifact
 
     @contextlib.contextmanager
@@ -232,15 +232,6 @@ class FileArtifacts:
             os.close(folder)
 
     # ---- retention
-
-    def _sweep_if_due(self, kept: Artifact) -> None:
-        """With the first `put` of a process, and whenever a sixteenth of the bound was added."""
-        with self._lock:
-            self._unswept += kept.size
-            due = self._unswept >= (self._max_bytes or 1 << 30) // 16
-            self._unswept = 0 if due else self._unswept
-        if due:
-            self._sweep(keep=kept.sha256)
 
     def sweep(self) -> int:
         """See `ArtifactStore.sweep`. Also what crashed processes left behind."""

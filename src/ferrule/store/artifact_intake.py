@@ -1,4 +1,4 @@
-"""What stores of artifacts that are not files share: taking bytes in, when a sweep is due, and the error for a store that fails."""
+"""What stores of artifacts share: when a sweep is due; and those that are not files: taking bytes in, and their error."""
 
 from __future__ import annotations
 
