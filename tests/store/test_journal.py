@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import signal
@@ -215,6 +216,23 @@ def test_an_end_mark_in_the_middle_is_reported_wherever_it_stands(path: Path, ma
 
 
 # ---- damage
+
+
+@pytest.mark.proves("journal.tamper-evident")
+def test_the_chain_is_that_of_its_description_and_anybody_can_compute_it(path: Path) -> None:
+    recorded(path)
+    db = sqlite3.connect(path)
+    stored = db.execute(
+        "SELECT run, tenant, user, kind, time, body, hash FROM records ORDER BY id"
+    ).fetchall()
+    db.close()
+    previous = b"\0" * 32
+    for seq, (run, tenant, user, kind, time, body, digest) in enumerate(stored, 1):
+        row = "\n".join(["s1", run, tenant, user, kind, str(seq), str(time), body])
+        previous = hashlib.sha256(previous + row.encode()).digest()
+        assert digest == previous
+    with SqliteJournal(path) as journal:
+        assert journal.head("s1") == (len(STORY), previous.hex())
 
 
 def edited(path: Path, *statements: str) -> None:

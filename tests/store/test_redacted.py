@@ -8,7 +8,7 @@ import pytest
 
 from ferrule import Identity, JournalError
 from ferrule.core.calls import Call, Result
-from ferrule.core.events import ModelAnswered, RunStarted, ToolAnswered, Unknown
+from ferrule.core.events import ModelAnswered, Record, RunStarted, ToolAnswered, Unknown
 from ferrule.guard.redaction import Redactor
 from ferrule.store.export import markdown, screenplay, transcript
 from ferrule.store.journal import SqliteJournal
@@ -38,6 +38,22 @@ def test_no_export_of_redacted_records_holds_a_secret() -> None:
     assert [r.hash for r in redacted(journal.records("s1"), Redactor())] == [
         r.hash for r in journal.records("s1")
     ]
+
+
+@pytest.mark.proves("redaction.exports")
+def test_records_that_come_from_no_journal_are_redacted_too() -> None:
+    made = [Record("s1", seq, 0, "r1", event, "") for seq, event in enumerate(EVENTS, 1)]
+    found = list(redacted(made, Redactor()))
+    assert [type(record.event) for record in found] == [type(event) for event in EVENTS]
+    text = "".join(record.body for record in found)
+    assert "[redacted sha256:" in text and KEY not in text and "hunter2" not in text
+
+
+@pytest.mark.proves("redaction.exports")
+def test_what_is_no_secret_stays_as_the_journal_has_it() -> None:
+    odd = '{"input": "go",  "model": "openai:x", "of": "a later version"}'
+    (found,) = redacted([Record("s1", 1, 0, "r1", RunStarted("go", "openai:x"), "", body=odd)], Redactor())
+    assert found.body == odd
 
 
 @pytest.mark.proves("redaction.exports")
