@@ -81,7 +81,8 @@ def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(ferrul
     Path("tools.py").write_text("mine")
     refused = ferrule("init")
     assert refused.code == 2
-    assert "`tools.py` exists; nothing was written" in refused.err and "--force" in refused.err
+    assert "`tools.py` exists; nothing was written" in refused.err
+    assert "--force replaces them; --settings-only writes the settings alone" in refused.err
     assert sorted(os.listdir()) == ["note.txt", "tools.py"] and Path("tools.py").read_text() == "mine"
     forced = ferrule("init", "--force")
     assert forced.code == 0
@@ -113,6 +114,21 @@ def test_a_link_in_place_of_a_file_is_replaced_and_not_followed(
     assert ferrule("init").code == 2
     assert ferrule("init", "--force").code == 0
     assert (tmp_path / "secret").read_text() == "kept" and not Path("README.md").is_symlink()
+
+
+@pytest.mark.proves("cli.init-replaces-nothing")
+def test_settings_that_are_there_are_not_replaced_and_only_force_is_offered(
+    ferrule: Any, folder: Path
+) -> None:
+    settings = Path(".ferrule/ferrule.yaml")
+    assert ferrule("init", "--settings-only").code == 0
+    assert sorted(os.listdir()) == [".ferrule", "note.txt"]
+    settings.write_text("mine")
+    refused = ferrule("init", "--settings-only")
+    assert (refused.code, settings.read_text()) == (2, "mine")
+    assert "--force replaces it\n" in refused.err and "--settings-only" not in refused.err
+    assert ferrule("init", "--settings-only", "--force").code == 0
+    assert settings.read_text() != "mine"
 
 
 def test_a_folder_that_cannot_be_made_is_said(ferrule: Any, folder: Path) -> None:

@@ -322,6 +322,17 @@ async def test_the_time_to_the_first_words_is_known_where_words_arrive() -> None
     assert first >= 0
 
 
+@pytest.mark.proves("telemetry.streaming")
+async def test_reasoning_is_something_that_arrives_too() -> None:
+    seen = Collected()
+    session = seen.agent([says("", reasoning="let me count")]).session(id="s1")
+    async for _ in session.stream("count"):
+        pass
+    about = seen.spans["chat gpt-test"].attributes or {}
+    assert about["gen_ai.request.stream"] is True
+    assert isinstance(about["gen_ai.response.time_to_first_chunk"], float)
+
+
 @pytest.mark.proves("telemetry.table")
 def test_every_name_is_one_of_the_conventions() -> None:
     from opentelemetry.semconv._incubating.attributes import gen_ai_attributes

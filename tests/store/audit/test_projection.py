@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,32 @@ def test_a_rule_or_a_mode_that_decided_is_named_with_where_it_stands(
     assert (gate.verdict, gate.rule, gate.mode) == (verdict, rule, options.get("mode", "default"))
     assert gate.layer == ("user" if rule else "builtin")
     assert (call.settled_by, call.outcome) == (by, outcome)
+    noted = digest_of("noted milk \x1b[2J ä 😀")
+    assert call.result_sha256 == (noted if outcome == "success" else "")
     said = "\n".join(explained(call))
     assert ("by the rule `note`" if rule else "by the gate") in said
     assert ("the person's own settings" if rule else "the gate's own order") in said
+
+
+@pytest.mark.proves("audit.rule-origin")
+@pytest.mark.parametrize(
+    ("verdict", "reads", "writes", "touched"),
+    [
+        ("allow", (), (), ""),
+        ("allow", ("a.txt",), (), "; reads `a.txt`"),
+        ("ask", (), ("a.txt", "b.txt"), "; writes `a.txt`, `b.txt`"),
+        ("allow", ("",), ("b.txt",), "; reads everything; writes `b.txt`"),
+        ("refuse", ("a.txt",), ("b.txt",), ""),
+    ],
+)
+def test_what_a_decision_lets_a_call_touch_is_said_and_nothing_of_what_was_refused(
+    recorded: Any, verdict: str, reads: tuple[str, ...], writes: tuple[str, ...], touched: str
+) -> None:
+    with SqliteJournal(":memory:") as journal:
+        call = audited(journal, recorded(journal, [["note"]], allow=["note"]))["note"]
+    gate = replace(call.decisions[-1], verdict=verdict, reads=reads, writes=writes)
+    said = explained(replace(call, decisions=(gate,)))
+    assert f"             mode default, side effect write, risk high{touched}" in said
 
 
 @pytest.mark.proves("audit.every-call")

@@ -244,6 +244,7 @@ def test_a_call_that_does_not_end_is_ended_with_the_script(world: Any) -> None:
         ("def f():\n  return 1 / 0\nf()", "validation_failed", "line 2: ZeroDivisionError"),
         ("nothing(1)", "validation_failed", "functions: look, put, shop_price"),
         ("await look('a')\nlook('b')[0]", "validation_failed", "every call has to be awaited"),
+        ("await 1", "validation_failed", "leave `await` out"),
         ("list(map(look, ['a']))", "validation_failed", "in a loop or comprehension"),
         ("float('inf')", "validation_failed", "JSON does not have"),
         ("{(1, 2): 3}", "validation_failed", "keys of data are text"),

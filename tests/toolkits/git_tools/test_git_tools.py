@@ -21,6 +21,7 @@ from ferrule.toolkits.git_finder import find
 from ferrule.toolkits.git_refs import check_branch, check_range, check_revision, valid_branch
 from ferrule.toolkits.git_settings import redacted
 from ferrule.toolkits.git_tools import git_toolbox_tools, git_tools
+from ferrule.tools import toolset
 from ferrule.tools.definition import SideEffect, Tool
 
 _QUERIES = runpy.run_path(str(Path(__file__).parent / "queries.py"))
@@ -49,6 +50,12 @@ def test_the_default_set_reads_and_the_rest_comes_by_name_or_group() -> None:
     assert named(git_tools(enabled_tools=["mutation"], disabled_tools=["git_commit"])) == [
         "git_fetch", "git_switch", "git_pull_ff_only", "git_rebase", "git_add",
     ]  # fmt: skip
+
+
+@pytest.mark.proves("git.default-set")
+def test_an_operation_keeps_its_key_whatever_its_tool_is_called() -> None:
+    (renamed,) = git_tools(enabled_tools=["git_status"], names={"git_status": "state"}, namespace="repo")
+    assert (renamed.full_name, toolset.key_of(renamed)) == ("repo::state", "git_status")
 
 
 @pytest.mark.proves("git.mutations-marked")
