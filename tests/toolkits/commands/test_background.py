@@ -158,6 +158,15 @@ async def test_a_second_kill_has_nothing_to_end_and_a_killed_command_is_not_told
     assert world.told == []
 
 
+@pytest.mark.proves("command.kill")
+async def test_a_killed_command_is_called_killed_with_whatever_status_it_ends(world: World) -> None:
+    record = await world.run("trap 'exit 3' TERM; echo $$; sleep 1000 & wait", background=True)
+    (pid,) = await until(world, record, 1)
+    world.set(output_format="display")
+    text = await world.call("kill_command", handle_id=record["handle_id"])
+    assert text == f"[ended] {pid}\n[was killed]"
+
+
 async def test_killing_what_has_ended_ends_nothing(world: World) -> None:
     record = await world.run(["true"])
     killed = await world.call("kill_command", handle_id=record["handle_id"])
