@@ -179,6 +179,14 @@ def test_an_ordinary_word_is_not_taken_for_a_name() -> None:
     )
 
 
+@pytest.mark.proves("toolset.rename-links")
+def test_a_name_that_another_one_begins_with_is_not_taken_for_it() -> None:
+    names = {"read_log": "look", "read_log.tail": "end", "read": "get"}
+    assert exchanged("`read_log.tail`, `read`, read_log.tail. Or read_log.", names) == (
+        "`end`, `get`, end. Or look."
+    )
+
+
 @pytest.mark.proves("toolset.namespace")
 def test_a_namespace_is_part_of_the_full_name_and_of_every_mention() -> None:
     tools = toolset.namespaced(pack(), "release")

@@ -29,9 +29,10 @@ def exchanged(text: str, names: Mapping[str, str]) -> str:
     """The text with names of tools exchanged."""
     if not names:
         return text
-    any_name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    any_name = "|".join(map(re.escape, names))
     quoted = rf"(?<=`)(?:{any_name})(?=`)"
     words = [name for name in names if "_" in name]
+    # The longest first: a name may go on behind a dot, where another one ends.
     any_word = "|".join(re.escape(name) for name in sorted(words, key=len, reverse=True))
     bare = rf"|(?<![\w./:-])(?:{any_word})(?![\w/:-])" if words else ""
     return re.sub(quoted + bare, lambda found: names[found[0]], text)
