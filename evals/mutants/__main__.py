@@ -17,6 +17,7 @@ test files nearest to the module. A breakage they notice is covered, but by anot
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import queue
@@ -41,9 +42,10 @@ from .worker import Worker
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "src/ferrule"
 EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
-NEIGHBOURS = 5
+NEIGHBOURS = 8
+NEIGHBOUR_SECONDS = 30.0
 NEIGHBOURS_SECONDS = 90.0
-"""Test files near the module whose proofs a survivor is put to in the end, and their time."""
+"""Test files near the module whose proofs a survivor is put to in the end, the time of each and of all."""
 OTHERS = 6
 """How many other promises a survivor is put to: those with the quickest tests."""
 
@@ -199,13 +201,20 @@ class Campaign:
     def _ask_neighbours(self, worker: Worker, trial: Trial) -> str:
         """Run the proofs of all promises in the test files nearest to the module. Return the test that noticed, or ""."""
         files = find_neighbours(trial.module, {file for found in self._proofs.values() for file in found})
-        answer = self._put(worker, trial, "", files, NEIGHBOURS_SECONDS)
-        if answer["outcome"] != "failed" or not answer["failed"]:
-            return ""
-        failed = answer["failed"][0]
-        # These tests were not run before: what fails here without any breakage has noticed nothing.
-        whole = worker.put(promise="", files=[failed], seconds=NEIGHBOURS_SECONDS)
-        return failed if whole["outcome"] == "passed" else ""
+        left = NEIGHBOURS_SECONDS
+        for file in files:
+            if left <= 0:
+                break
+            answer = self._put(worker, trial, "", [file], NEIGHBOUR_SECONDS)
+            left -= answer["seconds"]
+            if answer["outcome"] != "failed" or not answer["failed"]:
+                continue
+            failed = answer["failed"][0]
+            # These tests were not run before: what fails here without any breakage has noticed nothing.
+            whole = worker.put(promise="", files=[failed], seconds=NEIGHBOUR_SECONDS)
+            if whole["outcome"] == "passed":
+                return failed
+        return ""
 
     def _put(
         self, worker: Worker, trial: Trial, promise: str, files: Sequence[str] = (), seconds: float = 0
@@ -240,18 +249,51 @@ class Campaign:
 
 
 def find_neighbours(module: str, files: Iterable[str]) -> list[str]:
-    """Return the test files nearest to a module: those that import it, are called like it, or lie where it lies."""
-    path = Path(module)
-    stem = path.parent.name if path.stem == "__init__" else path.stem
-    imports = re.compile(rf"^(?:from|import) ferrule\b.*\b{re.escape(stem)}\b", re.MULTILINE)
+    """Return the test files nearest to a module: those that import it or what imports it, and are called like it."""
+    name = dotted(module)
+    package = ROOT / PACKAGE
+    stem = name.rpartition(".")[2].encode()
+    users = {
+        dotted(path.relative_to(package).as_posix())
+        for path in package.rglob("*.py")
+        if stem in path.read_bytes() and name in read_imports(path)
+    }
+    words = {word for word in re.split(r"\W|_", name) if len(word) > 2} - {"ferrule"}
     found: list[tuple[int, int, str]] = []
     for file in files:
-        text = (ROOT / file).read_text(encoding="utf-8")
-        near = 4 * bool(imports.search(text)) + 2 * (stem in Path(file).stem)
-        near += Path(file).parent == Path("tests") / path.parent
+        imported = read_imports(ROOT / file)
+        near = 8 * (name in imported) + 4 * bool(users & imported) + 3 * sum(word in file for word in words)
         if near:
-            found.append((-near, len(text), file))
-    return [file for _, _, file in sorted(found)[:NEIGHBOURS]]
+            found.append((near, (ROOT / file).stat().st_size, file))
+    return [file for _, _, file in sorted(found, reverse=True)[:NEIGHBOURS]]
+
+
+def dotted(module: str) -> str:
+    """Return the name under which a file of the package is imported."""
+    return "ferrule." + module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+@cache
+def read_imports(path: Path) -> frozenset[str]:
+    """Return the modules of the package that a file imports, wherever in it; also names that may be modules."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found |= _read_from(path, node)
+    return frozenset(name for name in found if name.startswith("ferrule."))
+
+
+def _read_from(path: Path, node: ast.ImportFrom) -> set[str]:
+    base = node.module or ""
+    if node.level:
+        package = ROOT / PACKAGE
+        if not path.is_relative_to(package):
+            return set()
+        above = path.parents[node.level - 1].relative_to(package.parent).as_posix().replace("/", ".")
+        base = f"{above}.{base}".rstrip(".")
+    return {base} | {f"{base}.{one.name}" for one in node.names}
 
 
 def equivalent_key(trial: Trial) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mutants.__main__ import find_neighbours
 from mutants.operators import Breakage, find_body_lines, find_breakages, find_uses
 from mutants.promises import read_proofs
 from mutants.sample import Sample
@@ -89,6 +90,23 @@ def test_a_draw_is_the_same_for_a_seed_and_keeps_to_what_few_promises_execute(tm
     assert draws[0] == draws[1]
     assert {trial.breakage.line for trial in draws[0]} == {4}, "the other lines are everybody's"
     assert Sample(tmp_path, executed, seed=7).draw("p1") == []
+
+
+def test_a_survivor_is_put_to_tests_that_import_its_module_then_to_those_of_what_uses_it() -> None:
+    files = {
+        f"tests/{name}"
+        for name in (
+            "faces/test_cli_audit.py",  # imports it within a function
+            "store/audit/test_projection.py",  # imports a module of the same name
+            "faces/test_cli_init.py",  # lies near
+            "tools/test_toolset.py",
+        )
+    }
+    assert find_neighbours("faces/cli/audit.py", files)[0] == "tests/faces/test_cli_audit.py"
+    assert find_neighbours("store/audit.py", files)[0] == "tests/store/audit/test_projection.py"
+    assert find_neighbours("tools/rewording.py", files)[0] == "tests/tools/test_toolset.py"
+    capture = {f"tests/toolkits/commands/test_{name}.py" for name in ("capture", "full", "steps", "plain")}
+    assert find_neighbours("toolkits/commands/pipelines.py", capture)[0].endswith("/test_capture.py")
 
 
 TOY = {
