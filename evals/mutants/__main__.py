@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "src/ferrule"
 EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
 NEIGHBOURS = 8
-NEIGHBOUR_SECONDS = 30.0
+NEIGHBOUR_SECONDS = 60.0
 NEIGHBOURS_SECONDS = 90.0
 """Test files near the module whose proofs a survivor is put to in the end, the time of each and of all."""
 OTHERS = 6

@@ -169,6 +169,8 @@ def test_what_is_captured_already_is_not_captured_again() -> None:
         assert isinstance(plan, CapturePlan)
         again = plan_capture(plan.command, "/captures/other", shell=shell)
         assert isinstance(again, LeftAlone)
+        assert again.reason == "it names `/captures`, where the copy would be"
+        assert isinstance(plan_capture(plan.command, "/elsewhere/copy", shell=shell), LeftAlone)
 
 
 @pytest.mark.proves("capture.bounded")
