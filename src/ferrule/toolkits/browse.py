@@ -14,6 +14,7 @@ from ferrule.guard.workspace import VERSION_CONTROL, Entry, Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
+from ferrule.tools.ranges import ranges
 
 from . import lines
 from .edits import count, invalid
@@ -43,7 +44,7 @@ MOST_CLOSED = 20
 _KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
 
 
-@tool(side_effect="read", risk="safe")
+@tool(side_effect="read", risk="safe", impossible=ranges(max_entries=(1, MOST_ENTRIES)))
 def list_files(
     context: Context,
     path: Annotated[str, READS, "Folder to list, relative to the workspace."] = ".",
@@ -76,7 +77,7 @@ def list_files(
     return "\n".join([*rows, *notes])
 
 
-@tool(side_effect="read", risk="safe")
+@tool(side_effect="read", risk="safe", impossible=ranges(max_entries=(1, MOST_PATHS)))
 def file_tree(
     context: Context,
     path: Annotated[str, READS, "Folder to begin at, relative to the workspace."] = ".",

@@ -94,11 +94,8 @@ def line_replacement(values: Mapping[str, Any]) -> Change:
 
     def change(text: str, where: str) -> tuple[str, str]:
         first, last, total = int(values["line_start"]), int(values["line_end"]), len(lines.split(text))
-        at_least_one("line_start", first)
-        if last < first:
-            raise invalid(
-                f"`line_end` = {last} lies before `line_start` = {first}; to add lines use `insert_lines`"
-            )
+        if problems := impossible_replacement(values):
+            raise invalid(problems[0])
         if last > total:
             raise invalid(f"lines {first}-{last} are past the end: {where} has {count(total, 'line')}")
         new = lines.checked(values["new_content"], "new_content")
@@ -112,12 +109,9 @@ def line_insertion(values: Mapping[str, Any]) -> Change:
     """The lines of `new_content` before `line_start`; `line_end` must be the same if it is there."""
 
     def change(text: str, where: str) -> tuple[str, str]:
-        line, end, total = int(values["line_start"]), values.get("line_end"), len(lines.split(text))
-        at_least_one("line_start", line)
-        if end is not None and end != line:
-            raise invalid(
-                f"`line_end` = {end} must equal `line_start` = {line}; to change lines use `replace_lines`"
-            )
+        line, total = int(values["line_start"]), len(lines.split(text))
+        if problems := impossible_insertion(values):
+            raise invalid(problems[0])
         if line > total + 1:
             raise invalid(
                 f"line {line} is past the end: {where} has {count(total, 'line')}, so {total + 1} appends"
@@ -153,11 +147,33 @@ def bounded(text: str) -> str:
     return text
 
 
-def at_least_one(parameter: str, value: int) -> int:
-    """A line number, refused if it is below 1."""
-    if value < 1:
-        raise invalid(f"`{parameter}` = {value}: lines are counted from 1")
-    return value
+def impossible_lines(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with `line_start` and `line_end`, whatever the file holds; either may be left out."""
+    first = values.get("line_start")
+    last = values.get("line_end")
+    if first is None:
+        first = 1
+    if first < 1:
+        return [f"`line_start` = {first}: lines are counted from 1"]
+    if last is not None and last < first:
+        return [f"`line_end` = {last} lies before `line_start` = {first}"]
+    return []
+
+
+def impossible_replacement(values: Mapping[str, Any]) -> list[str]:
+    """The same for lines that are replaced."""
+    return [f"{problem}; to add lines use `insert_lines`" for problem in impossible_lines(values)]
+
+
+def impossible_insertion(values: Mapping[str, Any]) -> list[str]:
+    """The same for lines that are inserted: there is one place."""
+    line = values["line_start"]
+    end = values.get("line_end")
+    if line < 1:
+        return [f"`line_start` = {line}: lines are counted from 1"]
+    if end is not None and end != line:
+        return [f"`line_end` = {end} must equal `line_start` = {line}; to change lines use `replace_lines`"]
+    return []
 
 
 def count(number: int, unit: str, many: str = "") -> str:

@@ -15,9 +15,10 @@ from ferrule.guard.workspace import ABSENT, Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, WRITES, Tool
+from ferrule.tools.ranges import ranges
 
 from . import edits, lines, reading, seen
-from .edits import at_least_one, count, exists, invalid
+from .edits import count, exists, invalid
 from .examples import with_examples
 from .preview import preview
 
@@ -61,7 +62,7 @@ def _shown(found: list[bytes], first: int, note: str) -> str:
     return "\n".join(parts)
 
 
-@tool(side_effect="read", risk="medium", inline=True)
+@tool(side_effect="read", risk="medium", inline=True, impossible=edits.impossible_lines)
 def read_file(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,
@@ -70,9 +71,9 @@ def read_file(
 ) -> str:
     """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers are not part of the file."""
     workspace = context.resource(Workspace)
-    first = at_least_one("line_start", line_start if line_start is not None else 1)
-    if line_end is not None and line_end < first:
-        raise invalid(f"`line_end` = {line_end} lies before `line_start` = {first}")
+    if problems := edits.impossible_lines({"line_start": line_start, "line_end": line_end}):
+        raise invalid(problems[0])
+    first = 1 if line_start is None else line_start
     with workspace.open(path) as file:
         part = reading.lines_between(file, path, first, line_end)
     if part.digest:
@@ -88,7 +89,12 @@ def read_file(
     return _shown(part.lines, first, note)
 
 
-@tool(side_effect="read", risk="medium", inline=True)
+@tool(
+    side_effect="read",
+    risk="medium",
+    inline=True,
+    impossible=ranges(line_count=(1, MOST_TAIL)),
+)
 def read_file_tail(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,
@@ -164,6 +170,7 @@ def edit_file(
     side_effect="write",
     risk="high",
     preview=edits.previewed(edits.line_replacement),
+    impossible=edits.impossible_replacement,
 )
 def replace_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -181,6 +188,7 @@ def replace_lines(
     side_effect="write",
     risk="high",
     preview=edits.previewed(edits.line_insertion),
+    impossible=edits.impossible_insertion,
 )
 def insert_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],

@@ -17,6 +17,7 @@ from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
+from ferrule.tools.ranges import ranges
 
 from .git import git_command
 from .git_attempt import Attempt
@@ -141,7 +142,12 @@ async def git_current_branch(context: Context) -> dict[str, Any]:
     return answer(git_current_branch, "current_branch", context, Done(value, argv))
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(
+    side_effect="read",
+    risk="low",
+    timeout=SECONDS + 10,
+    impossible=ranges(max_count=(1, _MOST_COMMITS)),
+)
 async def git_log(
     context: Context,
     rev: Annotated[
@@ -175,7 +181,12 @@ async def git_log(
     return answer(git_log, "log", context, done)
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(
+    side_effect="read",
+    risk="low",
+    timeout=SECONDS + 10,
+    impossible=ranges(context_lines=(0, 100)),
+)
 async def git_diff(
     context: Context,
     rev: Annotated[

@@ -25,6 +25,7 @@ from ferrule.guard.workspace import READ_LIMIT, Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
+from ferrule.tools.ranges import ranges
 
 from .examples import with_examples
 from .matcher import LINE_SECONDS, lines
@@ -284,7 +285,11 @@ async def _answer(
     return report(found, f"searched for `{printable(pattern)}` ({kind}) in `{start}`{flags}")
 
 
-@tool(side_effect="read", risk="low")
+@tool(
+    side_effect="read",
+    risk="low",
+    impossible=ranges(context_lines=(0, MOST_CONTEXT), max_results=(1, MOST_RESULTS)),
+)
 async def search_files(
     pattern: Annotated[str, "What to look for within one line."],
     context: Context,
@@ -322,7 +327,7 @@ async def search_files(
     )
 
 
-@tool(side_effect="read", risk="low")
+@tool(side_effect="read", risk="low", impossible=ranges(max_results=(1, MOST_RESULTS)))
 async def grep_search(
     pattern: Annotated[str, "Text to look for; `*` stands for any text within a line, as in `fn*init`."],
     context: Context,

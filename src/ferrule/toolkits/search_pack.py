@@ -14,6 +14,7 @@ from ferrule.guard.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
+from ferrule.tools.ranges import ranges
 
 from .edits import invalid
 from .examples import examples_for
@@ -30,7 +31,17 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         raise ConfigError(f"search_max_matches = {max_matches}", hint=f"from 1 to {MOST_RESULTS}")
     excluded, usual = tuple(exclude_globs), max_matches
 
-    @tool(name="search_files", side_effect="read", risk="low", examples=examples_for("search_files"))
+    @tool(
+        name="search_files",
+        side_effect="read",
+        risk="low",
+        examples=examples_for("search_files"),
+        impossible=ranges(
+            max_matches=(1, MOST_RESULTS),
+            context_before=(0, MOST_CONTEXT),
+            context_after=(0, MOST_CONTEXT),
+        ),
+    )
     async def search_files(
         pattern: Annotated[str, "What to look for within one line: a regular expression."],
         context: Context,

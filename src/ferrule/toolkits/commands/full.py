@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.engine.usable import Usable
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -13,9 +14,10 @@ from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
 from ferrule.tools.facts import leave
 
 from .lifecycle import lifecycle_tools
-from .policy import LONGEST_TIMEOUT, CommandOptions
+from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
 from .readers import reader_tools
 from .record import display, facts_of, record_of, rendered
+from .request import parse
 from .runner import Ready, launch, plan_of, prepare, preview_of, see, showing_of
 
 
@@ -36,12 +38,24 @@ def run_command_tool(options: CommandOptions) -> Tool:
         request, planned, folder = plan_of(_given(values), context, options)
         return preview_of(replace(request, cwd=folder), planned)
 
+    def impossible(values: Mapping[str, Any]) -> list[str]:
+        """What is wrong with a request as such, before it is known what the settings make of it."""
+        try:
+            parse(_given(values), options, CommandPolicy())
+        except RetryCall as problem:
+            return [str(problem)]
+        except ToolFailed:
+            # A refusal, not a mistake: it is made, and recorded, where it always was.
+            return []
+        return []
+
     @tool(
         side_effect="execute",
         risk="high",
         timeout=LONGEST_TIMEOUT + 60,
         parallel=False,
         preview=preview,
+        impossible=impossible,
         inline=True,
     )
     async def run_command(
