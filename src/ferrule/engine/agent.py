@@ -120,6 +120,8 @@ class Agent(Offering):
         self.workspace = workspace
         root = self.workspace.root if self.workspace else None
         rules = parts.RuleSet.of(allow=allow, ask=ask, deny=deny, root=str(root or ""))
+        if gate is None:
+            parts.check_rule_names(rules, self.catalog)
         self.gate = gate or parts.Gate(rules, mode=parts.select_mode(mode, "flags"), root=root)
         self.approver = approver or parts.NobodyToAsk()
         self._journal_at = journal

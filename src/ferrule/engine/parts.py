@@ -21,6 +21,7 @@ from .context_options import ContextOptions, look_around
 from .dispatcher import Dispatcher
 from .driver import Driver
 from .prompt import system_text
+from .rule_names import check_rule_names
 from .session import Session, parse_aims
 from .together import Together
 from .usable import Usable
@@ -45,6 +46,7 @@ __all__ = [
     "Together",
     "Usable",
     "Workspace",
+    "check_rule_names",
     "journal_file",
     "look_around",
     "parse_aims",

@@ -14,6 +14,7 @@ from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.agent import Agent
 from ferrule.engine.artifact_tools import TOOLS as ARTIFACT_TOOLS
+from ferrule.engine.rule_names import check_rule_names
 from ferrule.engine.session import Session
 from ferrule.guard.approval import Approver, NobodyToAsk
 from ferrule.guard.gate import Gate, select_mode
@@ -41,7 +42,7 @@ from .hosted_tools import approval_tools, hosted_tools
 from .http_sources import http_tools_of
 from .mcp_servers import servers_of
 from .options import SETTING_OPTIONS
-from .shipped import shipped
+from .shipped import PACKS, brought_by_runs, shipped
 from .texts import read_texts
 from .tool_loading import FINDERS, loaded, named_for_loading, search_of
 
@@ -197,6 +198,7 @@ def assemble(
     tools = tools if servers is None else (*tools, *servers.tools)
     peers = peers_of(settings, [tool.full_name for tool in tools])
     catalog, unknown = _catalog(settings, mine, tools if peers is None else (*tools, *peers.tools))
+    check_rule_names(gate.rules, catalog, _other_names)
     brought = [one.notices for one in (extensions, texts, http, servers, peers) if one is not None]
     for problem in (*gate.grants.problems, *chain.from_iterable(brought), *unknown):
         notice(str(problem))
@@ -228,6 +230,11 @@ def assemble(
         context={key: settings[f"context.{key}"] for key in ("compact", "share", "keep")},
     )
     return Assembly(agent, settings, notice, extensions, servers, peers, signer, owns_journal=journal is None)
+
+
+def _other_names() -> list[str]:
+    """Names of tools that this run may not have, and another one has."""
+    return [*(tool.full_name for tool in shipped(PACKS)), *brought_by_runs()]
 
 
 def _signer(settings: Settings) -> Signer | None:

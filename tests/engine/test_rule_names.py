@@ -1,0 +1,62 @@
+"""A rule with the misspelled name of a tool is an error; a name that may come from elsewhere is not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferrule import Agent, ConfigError
+from ferrule.faces.cli.root import run as ferrule
+from ferrule.faces.cli.seated import seat
+from ferrule.host.shipped import PACKS, brought_by_runs, shipped
+from ferrule.models.scripted import Scripted
+
+
+@pytest.mark.proves("rules.misspelled-tool")
+@pytest.mark.parametrize("given", ["allow", "ask", "deny"])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("reed_file", "read_file"), ("readfile", "read_file"), ("list_file", "list_files")]
+)
+def test_a_misspelled_tool_is_an_error_that_names_the_nearest(name: str, meant: str, given: str) -> None:
+    for rule in (name, f"{name}(x)"):
+        with pytest.raises(ConfigError, match=f"no tool `{name}`") as caught:
+            Agent(Scripted([]), tools=shipped(), **{given: [rule]})  # pyright: ignore[reportArgumentType]
+        assert f"`{meant}`" in caught.value.hint
+
+
+@pytest.mark.proves("rules.misspelled-tool")
+@pytest.mark.parametrize("name", ["srv__reed_file", "ns::reed_file", "mcp__srv", "deploy", "re*d_file"])
+def test_a_name_that_may_come_from_elsewhere_stays_allowed(name: str) -> None:
+    Agent(Scripted([]), tools=shipped(), allow=[name])
+
+
+@pytest.mark.proves("rules.misspelled-tool")
+def test_each_tool_that_a_run_can_have_may_be_named_where_it_is_not_there(tmp_path: Path) -> None:
+    names = [*(tool.full_name for tool in shipped(PACKS)), *brought_by_runs()]
+    seat({"workspace": str(tmp_path), "model": "scripted:none", "permissions__allow": tuple(names)})
+
+
+@pytest.mark.proves("rules.misspelled-tool")
+@pytest.mark.parametrize("how", ["flag", "settings"])
+def test_the_command_line_refuses_a_misspelled_tool(
+    how: str,
+    tmp_path: Path,
+    own_folders: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "says.yaml").write_text('[{"say": "done"}]')
+    line = ["run", "-m", f"scripted:{tmp_path}/says.yaml", "-C", str(tmp_path / "work")]
+    if how == "flag":
+        line += ["--allow", "reed_file"]
+    else:
+        (own_folders / "config").mkdir(exist_ok=True)
+        (own_folders / "config" / "ferrule.yaml").write_text("permissions: {allow: [reed_file]}\n")
+    assert ferrule([*line, "go"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no tool `reed_file`" in said
+    assert "did you mean `read_file`?" in said
