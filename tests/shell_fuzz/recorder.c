@@ -281,7 +281,7 @@ static void end_all(void) {
     for (int tries = 0; tries < 300; tries++) {
         pid_t ended = waitpid(-1, 0, WNOHANG);
         if (ended < 0 && errno == ECHILD) return;
-        if (ended == 0) usleep(500);
+        if (ended == 0) usleep(tries < 20 ? 50 : 500);
     }
     char path[64], text[4096];
     FILE *(*next)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
@@ -449,10 +449,22 @@ static void hook(const char *name) {
     hooks[hooked].at = at;
     hooks[hooked].name = name;
     memcpy(hooks[hooked++].first, at, 4);
-    unsigned char *page = (unsigned char *)((unsigned long)at & ~4095UL);
-    mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC);
-    *at = 0xcc;
-    mprotect(page, 8192, PROT_READ | PROT_EXEC);
+}
+
+/* All in one piece: a change of a page's protection for each would be most of the time that a shell takes to start. */
+static void hook_all(void) {
+    for (int i = 0; BUILTINS[i]; i++) hook(BUILTINS[i]);
+    if (!hooked) return;
+    unsigned char *first = hooks[0].at, *last = hooks[0].at;
+    for (int i = 1; i < hooked; i++) {
+        if (hooks[i].at < first) first = hooks[i].at;
+        if (hooks[i].at > last) last = hooks[i].at;
+    }
+    unsigned char *page = (unsigned char *)((unsigned long)first & ~4095UL);
+    size_t length = (size_t)(last + 4 - page);
+    if (mprotect(page, length, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) _exit(6);
+    for (int i = 0; i < hooked; i++) *hooks[i].at = 0xcc;
+    mprotect(page, length, PROT_READ | PROT_EXEC);
 }
 
 int sigaction(int number, const struct sigaction *action, struct sigaction *old) {
@@ -477,6 +489,6 @@ __attribute__((constructor)) static void start(void) {
     struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART};
     int (*next)(int, const struct sigaction *, struct sigaction *) = dlsym(RTLD_NEXT, "sigaction");
     next(SIGTRAP, &action, 0);
-    for (int i = 0; BUILTINS[i]; i++) hook(BUILTINS[i]);
+    hook_all();
 #endif
 }
