@@ -208,6 +208,13 @@ def test_names_are_followed_through_literal_cd() -> None:
         ("p $(case a in a) q;; esac)", [["q"], ["p", None]]),
         ("p `q \\`r\\` # s`", [["r"], ["q", None], ["p", None]]),
         ("p $'a\\'b' \"c\\\"d\"", [["p", "a'b", 'c"d']]),
+        ("p ~\\\n `q`", [["q"], ["p", "/home/person", None]]),
+        ("p 2>\\\nx y", [["p", "y"]]),
+        ('p "${x:-"}$(q)"}" y', [["q"], ["p", None, "y"]]),
+        ("p a<(q)b y", [["q"], ["p", None, "y"]]),
+        ("p {q},x} {{},b}", [["p", None, None]]),
+        ("p HEAD@{1}..HEAD@{2} {a},{b}", [["p", "HEAD@{1}..HEAD@{2}", "{a},{b}"]]),
+        ("p $[1 + 2] y", [["p", None, "y"]]),
     ],
 )
 def test_text_is_read_as_bash_reads_it(command: str, expected: list[list[str | None]] | None) -> None:
@@ -223,8 +230,9 @@ def test_text_is_read_as_bash_reads_it(command: str, expected: list[list[str | N
 @pytest.mark.parametrize(
     "command",
     [
-        "p &\\\n& q", "p $\\\n(q)", 'p "${x:-"a"}"', "p @(a|b)", "p $[1]", "((p) ; q)", "a[b c]", "cat <<E\nx", "cat <<$E\n$E",
-        "p ${x:-<(q)}", "A\\\n=1 p", "p a<(q)", "p 1\\\n0>x", "echo $(cat <<E)\nE",
+        "p &\\\n& q", "p $\\\n(q)", "p \"${x:-'a'}\"", "p @(a|b)", "p $[x]", "((p) ; q)", "a[b c]", "cat <<E\nx", "cat <<$E\n$E",
+        "p ${x:-<(q)}", "A\\\n=1 p", "p >\\\n&2", "p <\\\n(q)",
+        'cat <<E\n${x:-"a"}\nE', 'p $((${x:-"1"}))', "[[ x == a<(q) ]]", "p $(time ! [[ a < b ]])", "p <(time -p (q))", "p 1\\\n0>x", "echo $(cat <<E)\nE",
     ],
 )  # fmt: skip
 def test_text_that_is_not_read_is_a_problem(command: str) -> None:

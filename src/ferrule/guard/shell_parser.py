@@ -5,7 +5,7 @@
 A recursive descent over bash's grammar, character by character, with the lexical rules of bash 5:
 where comments begin and end, what a backslash before a newline joins, how here-documents are ended
 and expanded, what stands inside which quotes. Whatever it has no rule for is `Unreadable`: an
-extended pattern, a quote inside `"${...}"`, a here-document that is not ended. A text that is refused
+extended pattern, a single quote inside `"${...}"`, a here-document that is not ended. A text that is refused
 is asked about; one that is misread would be a hole, so nothing is guessed. `make fuzz` asks bash.
 
 Not read here: what values hold. `Reading.evaluated` names what is evaluated as code when it runs.
@@ -135,6 +135,7 @@ _REDIRECT = re.compile(
 _PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|\d+|[@*#?$!-])?")
 _DELIMITER = re.compile(r"""(?:[^\s;&|()<>'"\\$`\x00-\x1f]|'[^'\n]*'|"[^"\\$`\n]*"|\\[^\n])+""")
 _TILDE = re.compile(r"~[A-Za-z0-9_+.-]*(?=/|[ \t\n;&|()<>]|\Z)")
+_OLD_ARITHMETIC = re.compile(r"\$\[[0-9+*/% -]*\]")
 _EXTENDED = "?*+@!"
 _DUPLICATED = re.compile(r"\d*-?")
 _DECLARATIONS = listed("declare typeset export readonly local")
@@ -277,9 +278,11 @@ class Parser:
     def _pipeline(self) -> Node:
         self._skip()
         prefixed = False
+        any_timed = False
         while self._word_here() in ("!", "time"):
             prefixed = True
             timed = self._word_here() == "time"
+            any_timed = any_timed or timed
             self.at += len(self._word_here())
             self._skip()
             for option in ("-p", "--") if timed else ():
@@ -288,6 +291,9 @@ class Parser:
                     self._skip()
         if prefixed and (not self._peek() or self._peek() in "\n;&|)"):
             self._refuse("a command is missing behind `!` or `time`")
+        if any_timed and self._substituted and (self._peek() == "(" or self._word_here()):
+            # Bash 5.2 takes `time` at the beginning of a substitution for a program, `[[` for its argument.
+            self._refuse("more than a simple command stands behind `time` in a substitution")
         commands = [self._command()]
         while True:
             self._skip()
@@ -682,8 +688,7 @@ class Parser:
             self._refuse("a descriptor is out of range")
         evaluated = (descriptor,) if "[" in descriptor else ()
         self.at = match.end()
-        if self._here("\\\n"):
-            self._refuse("a line is joined behind the operator of a redirection")
+        self._whole_operator()
         self._skip()
         if operator in ("<<", "<<-"):
             found.append(self._heredoc(operator == "<<-"))
@@ -766,7 +771,7 @@ class Parser:
                 builder.quoted(self._peek(1))
                 self.at += 2
             elif here == "$":
-                self._dollar(builder, True, document=True)
+                self._dollar(builder, True)
             elif here == "`":
                 self._backquotes(builder, False)
             else:
@@ -794,8 +799,8 @@ class Parser:
                 builder.quoted(here)
                 self.at += 1
             elif here in "<>" and self._peek(1) == "(":
-                if self.at != start or extended or expression:
-                    self._refuse("a process substitution stands within a word")
+                if extended or expression:
+                    self._refuse("a process substitution stands in a pattern")
                 self._process(builder)
             elif here in _META:
                 if here == "(" and self.at > start:
@@ -815,9 +820,10 @@ class Parser:
                 self._piece(here, builder)
         if self.at == start and not empty:
             self._refuse("a word is missing")
-        tilde = _TILDE.match(self.text, start)
+        raw = self.text[start : self.at]
+        tilde = _TILDE.match(raw.replace("\\\n", ""))
         builder.finish(self.home if tilde else None)
-        return _reading(builder, self.text[start : self.at])
+        return _reading(builder, raw)
 
     def _piece(self, here: str, builder: WordBuilder) -> None:
         if here == "\\":
@@ -868,7 +874,7 @@ class Parser:
                     builder.quoted(self._peek(1))
                 self.at += 2
             elif here == "$":
-                self._dollar(builder, True)
+                self._dollar(builder, True, in_quotes=True)
             elif here == "`":
                 self._backquotes(builder, True)
             else:
@@ -885,20 +891,24 @@ class Parser:
         builder.quoted(ansi_text(self.text[start:at]))
         self.at = at + 1
 
-    def _dollar(self, builder: WordBuilder, quoted: bool, document: bool = False) -> None:
-        """What begins with a `$`."""
+    def _dollar(self, builder: WordBuilder, quoted: bool, in_quotes: bool = False) -> None:
+        """Read what begins with a `$`.
+
+        `quoted`: its value is one word. `in_quotes`: it stands between double quotes, not in a here-document
+        or in arithmetic.
+        """
         after = self._peek(1)
         if after == "(":
             self._substitution(builder, quoted)
         elif after == "{":
-            self._expansion(builder, quoted)
+            self._expansion(builder, quoted, in_quotes)
         elif after == "'" and not quoted:
             self._ansi(builder)
         elif after == '"' and not quoted:
             self.at += 1
             self._double(builder)
         elif after == "[":
-            self._refuse("`$[` is arithmetic of old")
+            self._old_arithmetic(builder, quoted)
         elif after == "\\" and self._peek(2) == "\n":
             self._refuse("a line is joined behind a `$`")
         elif after and (
@@ -911,6 +921,14 @@ class Parser:
         else:
             builder.quoted("$") if quoted else builder.bare("$")
             self.at += 1
+
+    def _old_arithmetic(self, builder: WordBuilder, quoted: bool) -> None:
+        """Read `$[1 + 2]`, where nothing but numbers stands in it."""
+        match = _OLD_ARITHMETIC.match(self.text, self.at)
+        if match is None:
+            self._refuse("`$[` is arithmetic of old")
+        builder.unknown(splits=not quoted)
+        self.at = match.end()
 
     def _variable(self, builder: WordBuilder, name: str, quoted: bool) -> None:
         known = {"HOME": self.home, "PWD": self.root}.get(name, "")
@@ -967,7 +985,7 @@ class Parser:
         builder.unknown(splits=not quoted)
         self.at = at + 1
 
-    def _expansion(self, builder: WordBuilder, quoted: bool) -> None:
+    def _expansion(self, builder: WordBuilder, quoted: bool, in_quotes: bool) -> None:
         """`${...}`: what it evaluates, and the commands in its word."""
         self._deeper()
         start = self.at
@@ -979,12 +997,12 @@ class Parser:
             here = self._peek()
             if not here:
                 self._refuse("an expansion is not ended")
-            if here in "'\"" and quoted:
+            if quoted and (here == "'" or (here == '"' and not in_quotes)):
                 self._refuse("a quote stands in an expansion that is quoted itself")
             if here in "<>" and self._peek(1) == "(":
                 self._refuse("a process substitution stands in an expansion")
             if here == "$":
-                self._dollar(inner, quoted)
+                self._dollar(inner, quoted, in_quotes)
             elif here == "`":
                 self._backquotes(inner, quoted)
             elif here == "'":

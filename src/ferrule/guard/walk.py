@@ -252,7 +252,7 @@ class Walk:
             for reading in (redirection.file, redirection.fed):
                 if reading is not None:
                     self._inside(reading)
-            if redirection.file is not None and not redirection.file.word.raw.startswith(("<(", ">(")):
+            if redirection.file is not None and not _is_process(redirection.file.word):
                 opened.append(Redirect(redirection.file.word, redirection.write))
             if redirection.fed is not None and redirection.stdin:
                 fed.append(redirection.fed.word)
@@ -337,6 +337,11 @@ class Walk:
         with self.folders.within("text"):
             self._text(re.sub("[\\0-\\3]", "x", word.text))
         self.shells -= 1
+
+
+def _is_process(word: Word) -> bool:
+    """True for `<(command)` and nothing beside it."""
+    return word.text == UNKNOWN and word.raw.startswith(("<(", ">("))
 
 
 MAX_SHELLS = 4

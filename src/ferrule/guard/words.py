@@ -122,10 +122,14 @@ class WordBuilder:
         """Set `text`: braces, wildcards and, with a `home`, a leading `~` become what they stand for."""
         text = "".join(self._text)
         shape = "".join(self._shape)
-        text, shape = _replaced(_BRACES, BRACE, text, shape)
-        text, shape = _replaced(_CLASS, ONE, text, shape)
-        wild = {"*": ANY, "?": ONE}
-        text = "".join(wild.get(mark, own) for own, mark in zip(text, shape, strict=True))
+        if "{" in shape:
+            text, shape = _replaced(_BRACES, BRACE, text, shape)
+            # `{a},b}` is `a}` and `b`.
+            self.splits = self.splits or _has_odd_braces(shape)
+        if "[" in shape:
+            text, shape = _replaced(_CLASS, ONE, text, shape)
+        if "*" in shape or "?" in shape:
+            text = "".join(_WILD.get(mark, own) for own, mark in zip(text, shape, strict=True))
         if home is not None and shape.startswith("~"):
             self.splits = self.splits or text.partition("/")[0] != "~"
             text = tilde(text, home)
@@ -143,6 +147,27 @@ def _replaced(pattern: re.Pattern[str], mark: str, text: str, shape: str) -> tup
     return text, shape
 
 
+def _has_odd_braces(shape: str) -> bool:
+    """True if braces are left that are expanded: a `}` before the first comma ends nothing."""
+    for start, character in enumerate(shape):
+        if character != "{":
+            continue
+        level = 0
+        separated = False
+        for at in range(start + 1, len(shape)):
+            here = shape[at]
+            if here == "{":
+                level += 1
+            elif here == "}" and level:
+                level -= 1
+            elif here == "}" and separated:
+                return True
+            elif not level and (here == "," or shape.startswith("..", at)):
+                separated = True
+    return False
+
+
+_WILD = {"*": ANY, "?": ONE}
 _BRACES = expression(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _CLASS = expression(r"\[[!^]?\]?[^\]]*\]")
 
