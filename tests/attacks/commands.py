@@ -196,6 +196,7 @@ def _rows() -> list[CommandAttack]:
         ("joined-descriptor", "! 1\\\n0> x ls", "a joined line hides a redirection", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "! ls 10", "kernel"),
         ("odd-braces", "find . {-delete},x}", "a brace before the comma ends nothing", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "find . -name 'x}'", "kernel"),
         ("time-in-substitution", "echo $(time [[ x < .env ]])", "`time` is a program there, `<` opens a file", "[[ =~ ]]", "echo $(time ls)", "kernel"),
+        ("joined-option-of-time", "time --\\\n rm x", "a joined line hides an option of `time`", "wrappers", "time -- ls x", "kernel"),
         ("joined-tilde", "ls ~\\\n x", "a joined line hides the home folder", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "ls a\\\n x", "kernel"),
         ("joined-negation", "! !\\\n rm x", "a joined line hides a word of the grammar", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "! ls x", "kernel"),
         ("array-value", "declare -a m=([0]=$(touch x))", "a value of an array runs", "compound commands (conventions §3.3)", "ls", "kernel"),

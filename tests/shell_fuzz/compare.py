@@ -51,7 +51,10 @@ def compare_block(bash: Bash, seed: int, block: int) -> tuple[list[dict[str, obj
     findings: list[dict[str, object]] = []
     for program, (status, events) in zip(programs, bash.run(programs), strict=True):
         verdict = judge(analyse(program, root=ROOT, home=HOME), events)
-        why = [*describe(verdict.unsaid), *slipped(program, events)]
+        why = [*describe(verdict.unsaid)]
+        # What is not clear is asked about: that the gate does so is seen often enough in one block of ten.
+        if verdict.said == "clear" or block % 10 == 0:
+            why += slipped(program, events)
         if why:
             findings.append({"seed": f"{seed}/{block}", "program": program, "events": why[:6]})
         _count(counts, status, events, verdict)

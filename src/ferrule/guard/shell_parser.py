@@ -117,7 +117,10 @@ class Compound:
 Node = Simple | Pipeline | AndOr | Compound
 Script = tuple[Node, ...]
 
-_BLANKS = " \t"
+_SKIPPED = re.compile(r"(?:[ \t]|\\\n|#[^\n]*)*")
+_BARE = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
+"""Characters of a word that each stand for themselves, or for a wildcard, a brace or a home."""
+_BETWEEN_QUOTES = re.compile(r'[^"\\`$]+')
 _META = " \t\n;&|()<>"
 _END = r"(?=[ \t\n;&|()<>]|\Z)"
 _RESERVED = listed("""
@@ -178,16 +181,9 @@ class Parser:
 
     def _skip(self) -> None:
         """Blanks, joined lines, and a comment, which a backslash at its end does not continue."""
-        while True:
-            if self._peek() and self._peek() in _BLANKS:
-                self.at += 1
-            elif self._here("\\\n"):
-                self.at += 2
-            elif self._peek() == "#":
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
-            else:
-                return
+        skipped = _SKIPPED.match(self.text, self.at)
+        assert skipped is not None
+        self.at = skipped.end()
 
     def _newlines(self) -> None:
         self._skip()
@@ -291,6 +287,8 @@ class Parser:
                     self._skip()
         if prefixed and (not self._peek() or self._peek() in "\n;&|)"):
             self._refuse("a command is missing behind `!` or `time`")
+        if any_timed and self._peek() == "-":
+            self._refuse("an option of `time` is not plain")
         if any_timed and self._substituted and (self._peek() == "(" or self._word_here()):
             # Bash 5.2 takes `time` at the beginning of a substitution for a program, `[[` for its argument.
             self._refuse("more than a simple command stands behind `time` in a substitution")
@@ -841,8 +839,10 @@ class Parser:
         elif here == "$":
             self._dollar(builder, False)
         else:
-            builder.bare(here)
-            self.at += 1
+            run = _BARE.match(self.text, self.at)
+            assert run is not None
+            builder.bare(run.group())
+            self.at = run.end()
 
     def _extended(self, builder: WordBuilder) -> None:
         match = re.compile(r"\([A-Za-z0-9_.|*?/-]*\)").match(self.text, self.at)
@@ -877,9 +877,14 @@ class Parser:
                 self._dollar(builder, True, in_quotes=True)
             elif here == "`":
                 self._backquotes(builder, True)
-            else:
+            elif here == "\\":
                 builder.quoted(here)
                 self.at += 1
+            else:
+                run = _BETWEEN_QUOTES.match(self.text, self.at)
+                assert run is not None
+                builder.quoted(run.group())
+                self.at = run.end()
 
     def _ansi(self, builder: WordBuilder) -> None:
         start = self.at + 2

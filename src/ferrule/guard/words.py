@@ -15,6 +15,7 @@ from ferrule.core.expressions import expression
 from ferrule.core.frozen import frozen
 
 UNKNOWN, ANY, ONE, BRACE = "\0", "\1", "\2", "\3"
+_MARKED = (UNKNOWN, ANY, ONE, BRACE)
 _MARKS = expression("[\0-\3]")
 _ESCAPES = {
     "a": "\a",
@@ -210,7 +211,15 @@ def could_name(glob: str, pattern: str) -> bool:
     """
     if glob[:1] in (ANY, ONE) and pattern[:1] == ".":
         return False
-    return _meet(glob.lower(), pattern.lower(), 0, 0, set())
+    glob = glob.lower()
+    pattern = pattern.lower()
+    # Most differ in their last letters.
+    for own, wanted in zip(reversed(glob), reversed(pattern), strict=False):
+        if own in _MARKED or wanted in "*?":
+            break
+        if own != wanted:
+            return False
+    return _meet(glob, pattern, 0, 0, set())
 
 
 def _meet(glob: str, pattern: str, i: int, j: int, seen: set[tuple[int, int]]) -> bool:
