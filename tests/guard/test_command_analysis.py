@@ -214,6 +214,7 @@ def test_names_are_followed_through_literal_cd() -> None:
         ("p a<(q)b y", [["q"], ["p", None, "y"]]),
         ("p {q},x} {{},b}", [["p", None, None]]),
         ("p HEAD@{1}..HEAD@{2} {a},{b}", [["p", "HEAD@{1}..HEAD@{2}", "{a},{b}"]]),
+        ("p `'q\\\nr' # s\\\nt`", [["qr"], ["p", None]]),
         ("p $[1 + 2] y", [["p", None, "y"]]),
     ],
 )

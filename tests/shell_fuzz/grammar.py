@@ -124,7 +124,7 @@ class Grammar:
     def command(self) -> str:
         return self.draw(
             self.simple, self.simple, self.simple, self.simple, self.simple, self.simple, self.compound,
-            self.builtin, self.builtin, self.wrapped, self.assigned, self.redirected, self.here, self.conditional,
+            self.builtin, self.builtin, self.moved, self.wrapped, self.assigned, self.redirected, self.here, self.conditional,
         )  # fmt: skip
 
     def simple(self) -> str:
@@ -362,6 +362,7 @@ class Grammar:
             lambda: f"shopt -s {self.pick('extglob', 'nullglob', 'lastpipe', 'globstar', 'expand_aliases', 'xpg_echo', 'nocasematch', 'patsub_replacement')}",
             lambda: f"set -{self.pick('e', 'f', 'u', 'o pipefail', 'o posix', 'a', 'k', 'B', 'n', 'v', 'T')}", lambda: f"set -- {self.words()}; $1",
             lambda: "set -k; ls A=1", lambda: f"cd {self.pick('dir', 'evil', '..', '-', '$W')}", lambda: f"pushd dir; {self.leaf()}",
+            self.moved, self.moved,
             lambda: f"getopts a {name()}", lambda: f"wait -n -p {name()}", lambda: f"bash -c {program()}", lambda: f"sh -c {program()}",
             lambda: f"bash -c {program()} x {self.word()}", lambda: f"bash <<< {program()}", lambda: f"echo {program()} | bash",
             lambda: f"bash -x -c {program()}", lambda: f"bash -ec {program()}", lambda: f"bash +e -c {program()}", lambda: f"bash -O extglob -c {program()}",
@@ -374,6 +375,48 @@ class Grammar:
             lambda: f"declare -A m=([{self.subscript()}]={self.word()}); echo ${{m[{self.subscript()}]}}", lambda: f"declare -l x={self.word()}",
             lambda: f"alias ls={program()}", lambda: "eval \"$P\"", lambda: "$P", lambda: "$C", lambda: "$X 1", lambda: '"$X" 2', lambda: "${!REF}",
         )  # fmt: skip
+
+    def moved(self) -> str:
+        """A `cd`, and what could start in another folder for it."""
+        folder = self.pick(
+            "dir",
+            "evil",
+            "..",
+            "dir/..",
+            "nowhere",
+            "./dir",
+            "../box/evil",
+            "/tmp/fuzz/box/dir",
+            ".",
+            "-P dir",
+            "",
+            "~",
+            "data",
+        )
+        start = self.pick(
+            "",
+            "",
+            "",
+            "",
+            "CDPATH=/tmp/fuzz ",
+            "CDPATH=..; ",
+            "PWD=dir ",
+            "command ",
+            "builtin ",
+            "! ",
+            "eval ",
+            "nice ",
+        )
+        text = start + f"cd {folder}"
+        for _ in range(self.rng.randrange(1, 4)):
+            text += self.pick(" && ", " || ", "; ", " & ", " | ", "\n" if not self.waiting else "; ")
+            text += self.draw(
+                self.leaf,
+                lambda: f"{self.leaf()} > out",
+                lambda: f"cd {self.pick('dir', '..', 'evil', '../dir', '-')}",
+                self.command,
+            )
+        return self.pick(text, text, f"({text})", f"{{ {text}; }}" if not self.waiting else text)
 
     # ---- redirections
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ferrule.guard.command import Analysis
+from ferrule.guard.folders import absolute
 from ferrule.guard.hazards import RUNNERS, base
+from ferrule.guard.named_paths import possible_folders
 from ferrule.guard.parts import Part
 from ferrule.guard.words import ANY, BRACE, ONE, UNKNOWN, Word
 
@@ -42,18 +44,20 @@ def judge(analysis: Analysis, events: Iterable[Event]) -> Verdict:
         return Verdict("problem")
     if analysis.doubts:
         return Verdict("doubt")
-    unsaid = tuple(event for event in events if not _said(analysis, event))
+    anywhere = possible_folders(analysis.parts, ROOT)
+    unsaid = tuple(event for event in events if not _said(analysis, event, anywhere))
     return Verdict("clear", unsaid)
 
 
-def _said(analysis: Analysis, event: Event) -> bool:
+def _said(analysis: Analysis, event: Event, anywhere: list[str]) -> bool:
+    parts = [part for part in analysis.parts if _may_be_in(part, event, anywhere)]
     if event.kind == "E":
         path = event.fields[0]
         if path.startswith("evil/") and any(
             "PATH=" in text for p in analysis.parts for text in p.assignments
         ):
             event = Event("E", (STUBS + base(path), *event.fields[1:]))
-        return any(_starts(part, event) for part in analysis.parts)
+        return any(_starts(part, event) for part in parts)
     if event.kind == "B":
         if event.fields == ("read",):
             return True  # what `select` does
@@ -62,10 +66,15 @@ def _said(analysis: Analysis, event: Event) -> bool:
             _is_builtin(part, event.fields) for part in analysis.parts
         )
     if event.kind in "WR":
-        return _opened(analysis, event)
+        return _opened(parts, event)
     if event.kind == "N":
         return "network_exfil" in analysis.labels
     return any(part.target == "enable" for part in analysis.parts)
+
+
+def _may_be_in(part: Part, event: Event, anywhere: list[str]) -> bool:
+    """True if the folder of an event is one that the part was said to start in."""
+    return (event.folder or ROOT) in absolute(part, ROOT, anywhere)
 
 
 def _starts(part: Part, event: Event) -> bool:
@@ -106,9 +115,9 @@ def _is_builtin(part: Part, fields: tuple[str, ...]) -> bool:
     return any(said and said[0].known and said[0].text in names for said in starts)
 
 
-def _opened(analysis: Analysis, event: Event) -> bool:
+def _opened(parts: Iterable[Part], event: Event) -> bool:
     path = event.fields[0]
-    for part in analysis.parts:
+    for part in parts:
         for redirect in part.redirects:
             if (redirect.write or event.kind == "R") and _pattern((redirect.target,)).fullmatch(
                 _joined((path,))
@@ -153,4 +162,5 @@ def _mark(character: str) -> str:
 def describe(events: Iterable[Event]) -> Iterator[str]:
     """Events for a person."""
     for event in events:
-        yield f"{event.kind} {' '.join(event.fields)}"
+        place = f" in {event.folder}" if event.folder else ""
+        yield f"{event.kind} {' '.join(event.fields)}{place}"

@@ -77,10 +77,14 @@ VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `kind` is E(xec), W(rite), R(ead), N(etwork), L(oad) or B(uiltin)."""
+    """One thing that happened. `kind` is E(xec), W(rite), R(ead), N(etwork), L(oad) or B(uiltin).
+
+    `folder` is where it was started or opened from; empty for the folder that programs begin in.
+    """
 
     kind: str
     fields: tuple[str, ...]
+    folder: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -187,7 +191,8 @@ def _events(data: bytes) -> Iterator[Event]:
             (size,) = struct.unpack_from("<I", data, inner)
             fields.append(data[inner + 4 : inner + 4 + size].decode("utf-8", "surrogateescape"))
             inner += 4 + size
-        yield Event(kind, tuple(fields))
+        folder = fields.pop(0) if kind in "EWR" else ""
+        yield Event(kind, tuple(fields), folder)
         at += 4 + length
 
 

@@ -1,6 +1,6 @@
 /* Preloaded into every program of the fuzz world: writes down what a shell does, and lets none of it happen.
 
-   Recorded, as netstrings on the descriptor LOG: E(xec) path argv..., W(rite) path, R(ead) path, N(etwork) host port,
+   Recorded, as netstrings on the descriptor LOG: E(xec) folder path argv..., W(rite) folder path, R(ead) folder path, N(etwork) host port,
    L(oad) path, K(ill), B(uiltin) name words....
 
    A program of the world's own folder is not started: its process ends with status 0 in its place. Only the shells and
@@ -42,17 +42,32 @@ static struct { volatile int forks, events; } *counted;
 static char record[1 << 16];
 static size_t used;
 
-static void begin(char kind) {
-    record[4] = kind;
-    used = 5;
-}
-
 static void field(const char *text) {
     size_t length = text ? strlen(text) : 0;
     if (used + 4 + length > sizeof record) length = 0;
     memcpy(record + used, &(unsigned){length}, 4);
     if (length) memcpy(record + used + 4, text, length);
     used += 4 + length;
+}
+
+static char stubs[PATH_MAX] = "/nowhere";
+static char box[PATH_MAX] = "/nowhere";
+
+/* What starts or is opened, is so from a folder: empty for the one that programs begin in. */
+static void begin(char kind) {
+    char folder[PATH_MAX];
+    record[4] = kind;
+    used = 5;
+    if (kind != 'E' && kind != 'W' && kind != 'R') return;
+    if (syscall(SYS_getcwd, folder, sizeof folder) < 0) strcpy(folder, "?");
+    field(strcmp(folder, box) == 0 ? "" : folder);
+}
+
+static int is_in_box(void) {
+    char folder[PATH_MAX];
+    size_t length = strlen(box);
+    if (syscall(SYS_getcwd, folder, sizeof folder) < 0) return 0;
+    return strncmp(folder, box, length) == 0 && (folder[length] == 0 || folder[length] == '/');
 }
 
 static void end(void) {
@@ -71,8 +86,6 @@ static void note(char kind, const char *first, const char *second) {
 }
 
 /* ---- programs */
-
-static char stubs[PATH_MAX] = "/nowhere";
 
 static int execute(const char *path, char *const argv[], char *const envp[]) {
     struct stat status;
@@ -163,7 +176,7 @@ static int seen(const char *path, int flags) {
     if (writes) {
         note('W', path, 0);
         /* Only names in the throw-away folder itself. */
-        if (path[0] == '/' || strstr(path, "..")) {
+        if (path[0] == '/' || strstr(path, "..") || !is_in_box()) {
             errno = EACCES;
             return 0;
         }
@@ -481,6 +494,7 @@ __attribute__((constructor)) static void start(void) {
     /* Now: a program may take the variable away. */
     const char *world = getenv("FUZZ_STUBS");
     if (world) snprintf(stubs, sizeof stubs, "%s", world);
+    if (world) snprintf(box, sizeof box, "%.*s/box", (int)(strrchr(world, '/') - world), world);
     counted = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, SHARED, 0);
     if (counted == MAP_FAILED) counted = 0;
     if (counted && getenv("FUZZ_SERVER")) unsetenv("FUZZ_SERVER");

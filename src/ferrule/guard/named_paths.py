@@ -55,7 +55,7 @@ def located_paths(
 
     `start` is the folder of the whole command line.
     """
-    closure = _closure(parts, start)
+    closure = possible_folders(parts, start)
     for part in parts:
         folders = absolute(part, start, closure)
         for named in _named_by(part):
@@ -205,7 +205,7 @@ def _unknown_folders(parts: Sequence[Part]) -> Iterator[str]:
                 yield "it changes to a folder that is known only when it runs"
 
 
-def _closure(parts: Sequence[Part], start: str) -> list[str]:
+def possible_folders(parts: Sequence[Part], start: str) -> list[str]:
     """Every folder that any `cd` of these could lead to, in any order."""
     folders = [start]
     for part in parts:

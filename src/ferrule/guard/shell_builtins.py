@@ -21,8 +21,10 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?")
 _DECLARED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?(?:\+?=(?!\().*)?", re.DOTALL)
 _NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,]*")
 
-_GIVES_MEANING = re.compile(r"PS[04]|PROMPT_COMMAND|BASH_ALIASES|BASH_CMDS|BASH_ENV|ENV|HOME|PWD|OLDPWD")
-"""Variables that bash itself runs, expands or looks commands up in."""
+_GIVES_MEANING = re.compile(
+    r"PS[04]|PROMPT_COMMAND|BASH_ALIASES|BASH_CMDS|BASH_ENV|ENV|HOME|PWD|OLDPWD|CDPATH"
+)
+"""Variables that bash itself runs, expands or looks commands or folders up in."""
 
 _WITH_VALUE = {
     "read": "adinNptu",

@@ -534,8 +534,8 @@ class Parser:
             if re.compile(r"\]\]" + _END).match(self.text, self.at):
                 self.at += 2
                 break
-            process = self._here("<(") or self._here(">(")
-            if not process and (operator := self._operator("&&", "||", "(", ")", "<", ">")):
+            operand = before == "=~" or self._here("<(") or self._here(">(")
+            if not operand and (operator := self._operator("&&", "||", "(", ")", "<", ">")):
                 before = operator
                 continue
             if before == "=~":
@@ -982,7 +982,9 @@ class Parser:
                 self._refuse("a back-tick is not closed")
             at += 2 if self.text[at] == "\\" else 1
         escaped = r'\\([$`\\"])' if quoted else r"\\([$`\\])"
-        text = re.sub(escaped, r"\1", self.text[self.at + 1 : at])
+        # Joined lines come first, whatever quotes stand inside.
+        joined = _ESCAPED.sub(_without_newline, self.text[self.at + 1 : at])
+        text = re.sub(escaped, r"\1", joined)
         self._deeper()
         inner = Parser(text, self.home, self.root, self.nesting)
         builder.run(inner.script())
@@ -1027,6 +1029,13 @@ class Parser:
         else:
             builder.unknown(splits=not quoted or "@" in text)
         self.nesting -= 1
+
+
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+
+
+def _without_newline(escaped: re.Match[str]) -> str:
+    return "" if escaped.group() == "\\\n" else escaped.group()
 
 
 _FUNCTION = re.compile(r"[^\s'\"\\$`]+")

@@ -65,9 +65,13 @@ _PREFIXES = STRIPPED | listed(
 
 def unknown_program(words: tuple[Word, ...]) -> bool:
     """True if words that run other words as a program (`nice "$X"`) do not say which."""
-    for index, word in enumerate(words):
+    before = ""
+    for word in words:
         if not word.known:
             return True
-        if word.text not in _PREFIXES and (index == 0 or not re.match(r"-|\d|\w+=", word.text)):
+        # What stands behind `-a` may be its value, and the program behind that.
+        value = re.fullmatch(r"-\w*[A-Za-z]|--[a-z-]+", before)
+        if word.text not in _PREFIXES and not value and (not before or not re.match(r"-|\d|\w+=", word.text)):
             return False
+        before = word.text
     return False
