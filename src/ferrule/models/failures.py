@@ -86,9 +86,7 @@ def _classified(who: str, status: int, words: str, code: str, *, tools: bool) ->
     if status != 429 and _NO_MODEL.search(said):
         return ProviderError(shown, code="model_not_found", retryable=False)
     if tools and status != 429 and _TOOLS.search(said):
-        hint = (
-            "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: text` for it in the settings"
-        )
+        hint = "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: text` for it in the settings"
         return ProviderError(shown, code="tools_unsupported", hint=hint, retryable=False)
     if tools and status in (400, 422) and _CHOICE.search(said):
         return ProviderError(shown, code="choice_unsupported", retryable=False)
