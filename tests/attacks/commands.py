@@ -202,6 +202,7 @@ def _rows() -> list[CommandAttack]:
         ("timeout-signal-variable", "timeout -s KILL 5 \"$X\"", "the program is not known", "wrappers", "timeout -s KILL 5 ls x", "kernel"),
         ("cd-elsewhere", "CDPATH=.. cd src; cat x", "`cd` goes to another folder than it names", "shell built-ins (CVE-2026-22708)", "cd src; cat x", "kernel"),
         ("joined-in-back-ticks", "echo `'r\\\nm' x`", "back-ticks join lines within quotes too", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "echo `'l\\\ns' x`", "kernel"),
+        ("array-goes-on", "x=()= rm x", "all up to the blank is one assignment", "leading variable assignments", "ls x=", "kernel"),
         ("joined-tilde", "ls ~\\\n x", "a joined line hides the home folder", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "ls a\\\n x", "kernel"),
         ("joined-negation", "! !\\\n rm x", "a joined line hides a word of the grammar", "CVE-2025-54795, CVE-2025-66032: shell parsing gaps", "! ls x", "kernel"),
         ("array-value", "declare -a m=([0]=$(touch x))", "a value of an array runs", "compound commands (conventions §3.3)", "ls", "kernel"),

@@ -615,6 +615,8 @@ class Parser:
         if self._peek() == "(":
             values, more = self._array()
             evaluated += more
+            if not re.compile(r"(?![<>]?\()" + _END).match(self.text, self.at):
+                self._refuse("an assignment goes on behind its array")
         elif array:
             self.at = start
             return None
