@@ -129,6 +129,7 @@ _RESERVED_HERE = re.compile(
     r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|in|function|time|coproc|\{|\}|!|\[\[)"
     + _END
 )
+_OPENS_EXPANSION = ("{", "(", "[")
 _CLOSING = listed("then else elif fi do done esac }")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
@@ -921,6 +922,9 @@ class Parser:
         elif after and (
             name := re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]").match(self.text, self.at + 1)
         ):
+            if quoted and name.group() == "$" and self.text.startswith(_OPENS_EXPANSION, name.end()):
+                # Bash looks for the end of a text as if an expansion began here, and then does not expand it.
+                self._refuse("`$$` stands before what an expansion begins with")
             self._variable(builder, name.group(), quoted)
             self.at = name.end()
             if self._here("\\\n"):
