@@ -234,7 +234,7 @@ def test_text_is_read_as_bash_reads_it(command: str, expected: list[list[str | N
         "p &\\\n& q", "p $\\\n(q)", "p \"${x:-'a'}\"", "p @(a|b)", "p $[x]", "((p) ; q)", "a[b c]", "cat <<E\nx", "cat <<$E\n$E",
         "p ${x:-<(q)}", "A\\\n=1 p", "p >\\\n&2", "p <\\\n(q)",
         'cat <<E\n${x:-"a"}\nE', 'p $((${x:-"1"}))', "[[ x == a<(q) ]]", "x=()= p", "x=(a)<(p) q", "x=()\\\n= p", "p $(time ! [[ a < b ]])", "p <(time -p (q))", "p 1\\\n0>x", "echo $(cat <<E)\nE",
-        'p "$${!a["1"]}"', 'p "$$(q "r")"',
+        "p $(case esac in (esac) q <<'E'\n$(r)\nE\n;; esac)", 'p "$${!a["1"]}"', 'p "$$(q "r")"',
     ],
 )  # fmt: skip
 def test_text_that_is_not_read_is_a_problem(command: str) -> None:

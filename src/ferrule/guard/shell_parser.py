@@ -445,6 +445,9 @@ class Parser:
                 if not self._word_follows():
                     self._refuse("a pattern is missing")
                 patterns.append(self._word())
+                if patterns[-1].word.text == "esac":
+                    # In a substitution bash prints it without its parenthesis, reads that, and takes it for the end.
+                    self._refuse("a pattern is the word that ends a `case`")
                 if not self._operator("|"):
                     break
             self._skip()
