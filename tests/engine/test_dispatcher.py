@@ -710,8 +710,8 @@ def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
         ({"command": " \t"}, "names no program"),
         ({"command": []}, "names no program"),
         ({"command": ["", "-x"]}, "names no program"),
-        ({"command": "ls", "timeout": 0}, "`timeout` must be from 1 to 3600"),
-        ({"command": "ls", "timeout": 3601}, "`timeout` must be from 1 to 3600"),
+        ({"command": "ls", "timeout": 0}, "`timeout` must be from 0.001 to 3600"),
+        ({"command": "ls", "timeout": 3601}, "`timeout` must be from 0.001 to 3600"),
     ],
 )
 def test_nobody_is_asked_about_a_call_that_can_never_work(arguments: dict[str, Any], why: str) -> None:

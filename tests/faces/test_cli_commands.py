@@ -240,8 +240,10 @@ def test_expectations_are_tested_against_the_rules(folder: Path, ferrule: Any) -
 
 def test_rules_that_cannot_work_are_reported(folder: Path, ferrule: Any) -> None:
     assert ferrule("policy", "lint").code == 0
+    ran = ferrule("policy", "lint", "--allow", "no_such_tool")
+    assert ran.code == 1 and "no_such_tool" in ran.out
     ran = ferrule("policy", "lint", "--allow", "raed_file")
-    assert ran.code == 1 and "raed_file" in ran.out
+    assert ran.code == 2 and "did you mean `read_file`?" in ran.err
 
 
 # ---- models
