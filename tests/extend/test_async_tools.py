@@ -31,6 +31,7 @@ from ferrule.models.scripted import Scripted, calls, says
 from ferrule.store.journal import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
+from ferrule.tools.launch import Launch
 
 
 class Gate:
@@ -277,6 +278,31 @@ async def test_hooks_see_that_a_task_could_not_be_started(room: Room, gate: Gate
     refused = await session.call("slow")
     assert refused.error_type is ErrorType.LIMIT
     assert heard == [(False, "limit")]
+
+
+@pytest.mark.proves("async.answers-at-once")
+@pytest.mark.parametrize(("outcome", "fits"), [(3, True), ("three", False)])
+async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
+    room: Room, outcome: Any, fits: bool
+) -> None:
+    @tool(side_effect="none")
+    async def count() -> int | Launch:
+        """Count later."""
+
+        async def work() -> Any:
+            return outcome
+
+        return Launch(work, "count")
+
+    assert count.output is not None and count.output.schema == {"type": "integer"}
+    agent = Agent(Scripted([says("seen")]), [count, *TASK_TOOLS], journal=room.journal, **room.options)
+    session = room.session = agent.session()
+    started = await session.call("count")
+    assert (started.data["status"], started.notes) == ("running", ())
+    assert (await ended(session, started.data["task_id"]))["result"] == outcome
+    await session.run("and now?")
+    told = [event.text for event in room.events() if isinstance(event, NoticeGiven)]
+    assert any("does not fit the tool's own schema" in text for text in told) is not fits
 
 
 # ---- ends and bounds

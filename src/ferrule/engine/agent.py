@@ -108,10 +108,7 @@ class Agent(Offering):
         from . import parts
 
         self._model, self._connect = model, connect
-        if aims:
-            self._aims = parts.parse_aims(aims, beside=_options_of(type(self).__init__))
-        else:
-            self._aims = parts.parse_aims(aims)
+        self._aims = parts.parse_aims(aims, caller=type(self).__init__)
         self.catalog = tools if isinstance(tools, parts.Catalog) else parts.Catalog(tools)
         self.limits = limits or Limits()
         self.instructions = instructions
@@ -503,14 +500,6 @@ class Agent(Offering):
 
             exchange = guarded(exchange, keeper, self.catalog, driver.log.notice)
         return exchange
-
-
-def _options_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the options that a method takes by keyword."""
-    from inspect import Parameter, signature
-
-    named = [one for one in signature(function).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
-    return tuple(one.name for one in named if one.name != "self")
 
 
 def _person() -> str:

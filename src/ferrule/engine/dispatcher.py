@@ -300,10 +300,9 @@ class Dispatcher:
             value = await shell.run(tool, attempt, self._clock, context)
             if isinstance(value, Launch):
                 value = self._launch(tool, value, call, context)
-            if tool.output is not None:
-                value, problems = tool.output.encode(value)
-                if problems:
-                    notes = (*notes, misfit(tool, problems))
+            else:
+                value, found = _encode(tool, value)
+                notes = (*notes, *found)
             if isinstance(value, Chunks):
                 kept = await self._gathered(tool, value, context, notes)
             else:
@@ -352,17 +351,23 @@ class Dispatcher:
     async def _finish_task(self, tool: Tool, launch: Launch, call: Call, context: Context) -> Any:
         """What hooks leave of the outcome of a call that was launched. Raises ToolFailed, or what the work raised."""
         if not self._hooks:
-            return await launch.work()
+            outcome, notes = _encode(tool, await launch.work())
+            for note in notes:
+                context.tell(note)
+            return outcome
         started = self._clock.monotonic()
         try:
-            value = bound(await launch.work(), self._room)
+            outcome, notes = _encode(tool, await launch.work())
+            value = bound(outcome, self._room)
         except ToolFailed as error:
             result = self._failed(call, error.error_type, error.message, started)
         except Exception as error:  # noqa: BLE001  boundary: hooks are told of whatever came of it
             result = self._failed(call, ErrorType.INTERNAL_ERROR, _said(error), started)
         else:
             duration = int((self._clock.monotonic() - started) * 1000)
-            result = Result(call.id, call.tool, True, value.data, duration_ms=duration, partial=value.partial)
+            result = Result(
+                call.id, call.tool, True, value.data, duration_ms=duration, partial=value.partial, notes=notes
+            )
         for hook in self._hooks:
             result = await self._after(hook, tool, result, context)
         for note in result.notes:
@@ -382,7 +387,8 @@ class Dispatcher:
                     return await cut_chunks(chunks, self._room)
                 return await self.keeper.gather(tool, chunks, context.identity, notes)
         except TimeoutError as error:
-            said = f"`{tool.name}` did not give all of its output within {seconds or 0:g} s"
+            within = "" if seconds is None else f" within {seconds:g} s"
+            said = f"`{tool.name}` did not give all of its output{within}"
             raise ToolFailed(ErrorType.TIMEOUT, said) from error
 
     async def _kept_after(self, keeper: Keeper, tool: Tool, result: Result, context: Context) -> Result:
@@ -473,6 +479,14 @@ def _listed(items: Sequence[str], most: int = 8) -> str:
     """Problems or repairs in one line; a list of thousands helps no model."""
     rest = len(items) - most
     return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:
+    """A value as its tool promised it, and a notice if it is not: the effect has happened, so it is handed on."""
+    if tool.output is None:
+        return value, ()
+    encoded, problems = tool.output.encode(value)
+    return encoded, (misfit(tool, problems),) if problems else ()
 
 
 def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:

@@ -57,19 +57,32 @@ class Aims(TypedDict, total=False):
 
 
 def parse_aims(
-    aims: Aims, join: int = 0, require: tuple[str, ...] = (), *, beside: Sequence[str] = ()
+    aims: Aims,
+    join: int = 0,
+    require: tuple[str, ...] = (),
+    *,
+    caller: Callable[..., Any] | None = None,
 ) -> tuple[int, tuple[str, ...]]:
     """`join` and `require` of `RunStarted`; those given stand where `aims` say nothing. Raises ConfigError.
 
-    `beside` are the options that the caller takes itself: an unknown one is told of all there are, the nearest first.
+    `caller` is the function that was given these as its further options: an error about an unknown one names its own, too.
     """
     given = aims.get("require_successful_tools")
     unknown = [name for name in aims if name not in Aims.__annotations__]
     if unknown:
-        raise TypeError(_unexpected(unknown, (*beside, *Aims.__annotations__)))
+        own = () if caller is None else _options_of(caller)
+        raise TypeError(_unexpected(unknown, (*own, *Aims.__annotations__)))
     if given is not None:
         require = parse_required(given)
     return parse_join(aims["join"]) if "join" in aims else join, require
+
+
+def _options_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the options that a method takes by keyword."""
+    from inspect import Parameter, signature
+
+    named = [one for one in signature(function).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    return tuple(one.name for one in named if one.name != "self")
 
 
 def _unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
@@ -105,7 +118,8 @@ class Session:
     async def run(self, text: str, *, run: str = "", **aims: Unpack[Aims]) -> RunResult:
         """Work one message to its end. What `aims` leave out is as the agent has it; `run` is an id for it, which must be new.
 
-        Raises ConfigError for aims that cannot be meant and while another run is under way (`busy`), LimitReached (resumable), ProviderError (ContextLeak), RunCancelled.
+        Raises ConfigError for aims that cannot be meant and while another run is under way (`busy`), LimitReached
+        (resumable), ProviderError (ContextLeak), RunCancelled.
         Cancelling the awaiting task settles the run first: every call is answered and journaled.
         """
         if self.driver.driving:

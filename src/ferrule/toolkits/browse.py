@@ -92,7 +92,8 @@ def file_tree(
     start = workspace.name(path)
     opened, closed = _opened(workspace, path, start, show_hidden, max_entries)
     paths: list[str] = []
-    shown_here, left_out = _bounded(opened[start], max_entries)
+    shown_here = opened[start][:max_entries]
+    left_out = len(opened[start]) - len(shown_here)
     waiting = shown_here[::-1]
     while waiting:
         entry = waiting.pop()
@@ -157,11 +158,6 @@ def _opened(
                 closed.append((folder.path, len(below)))
         level = following if room > 0 else []
     return opened, closed
-
-
-def _bounded(entries: list[Entry], most: int) -> tuple[list[Entry], int]:
-    """The first entries, and how many are left out."""
-    return entries[:most], max(0, len(entries) - most)
 
 
 def _below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry]:

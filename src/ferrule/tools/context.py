@@ -62,12 +62,9 @@ class Context:
         """
         found = self.resources.get(kind)
         if not isinstance(found, kind):
-            # Of the kinds there are only a workspace has an option of its own.
-            own = kind.__name__ == "Workspace"
-            hint = (
-                "pass `workspace=` to the Agent"
-                if own
-                else f"pass a `{kind.__name__}` in `resources=[...]` of the Agent"
-            )
+            hint = f"pass a `{kind.__name__}` in `resources=[...]` of the Agent"
+            if kind.__name__ == "Workspace":
+                # The only resource that an Agent takes by an option of its own.
+                hint = "pass `workspace=` to the Agent"
             raise ConfigError(f"this tool needs a `{kind.__name__}`, and the run was given none", hint=hint)
         return found

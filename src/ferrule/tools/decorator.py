@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, overload
 
 from ferrule.core.errors import ToolDefinitionError
 
 from .chunks import Chunks
 from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
+from .launch import Launch
 from .names import check_name, check_namespace
 from .parameters import Parameter, read
 from .plain import NotPlain, PlainArguments, PlainOutput
@@ -151,7 +153,8 @@ def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
 
 
 def _output(name: str, returns: Any) -> Output | None:
-    if returns in (inspect.Signature.empty, None, Any, type(None), Chunks):
+    returns = _outcome(returns)
+    if returns in (inspect.Signature.empty, None, Any, type(None), Chunks, Launch):
         return None
     try:
         return PlainOutput(returns)
@@ -159,3 +162,11 @@ def _output(name: str, returns: Any) -> Output | None:
         from .modelled import ModelledOutput
 
         return ModelledOutput(name, returns)
+
+
+def _outcome(returns: Any) -> Any:
+    """What a function promises of its outcome: work that goes on as a task (`Launch`) has it only later."""
+    alternatives = get_args(returns) if get_origin(returns) in (Union, UnionType) else ()
+    if Launch not in alternatives:
+        return returns
+    return Union[tuple(one for one in alternatives if one is not Launch)]  # noqa: UP007  made of a tuple

@@ -144,8 +144,8 @@ def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def validator_of(tool: str, schema: dict[str, Any]) -> Any:
-    """What checks values with a schema. Raises ToolDefinitionError.
+def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any:
+    """Make what checks values with a schema; `what` is how an error calls it. Raises ToolDefinitionError.
 
     Remote references are refused: a schema must not make this machine fetch anything.
     """
@@ -158,7 +158,7 @@ def validator_of(tool: str, schema: dict[str, Any]) -> Any:
         return jsonschema_rs.validator_for(schema, retriever=refuse)
     except ValueError as error:
         reason = str(error).splitlines()[0]
-        raise ToolDefinitionError(f"tool `{tool}`: its schema cannot be used: {reason}") from error
+        raise ToolDefinitionError(f"tool `{tool}`: its {what} cannot be used: {reason}") from error
 
 
 class SchemaArguments:
@@ -236,7 +236,7 @@ class SchemaOutput:
     """`tools.definition.Output` for a JSON Schema."""
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
-        self._validator = validator_of(tool, schema)
+        self._validator = validator_of(tool, schema, "output schema")
         self.schema: Mapping[str, Any] = schema
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:

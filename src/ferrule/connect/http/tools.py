@@ -26,6 +26,7 @@ from ferrule.engine.usable import Usable
 from ferrule.guard.sandbox.hosts import canonical
 from ferrule.tools.chunks import Chunks
 from ferrule.tools.context import Context
+from ferrule.tools.define import validator_of
 from ferrule.tools.definition import URL as TOUCHES_URL
 from ferrule.tools.definition import Arguments, Checked, SideEffect, Tool, Touch
 from ferrule.tools.facts import leave
@@ -131,21 +132,11 @@ class HttpOutput:
     """`tools.definition.Output` for a JSON Schema: what a server answered is checked and handed on as it is."""
 
     def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
-        import jsonschema_rs
-
         if (why := problem_of({**schema, "type": "object"})) or not bounded(schema):
             raise ToolDefinitionError(
                 f"tool `{tool}`: its output schema {why or 'refers to itself, or multiplies'}"
             )
-
-        def refuse(uri: str) -> Any:
-            raise ValueError(f"a reference to {uri} would have to be fetched")
-
-        try:
-            self._validator = jsonschema_rs.validator_for(dict(schema), retriever=refuse)
-        except ValueError as error:
-            why = str(error).splitlines()[0]
-            raise ToolDefinitionError(f"tool `{tool}`: its output schema cannot be used: {why}") from error
+        self._validator = validator_of(tool, dict(schema), "output schema")
         self._schema = schema
 
     @property
