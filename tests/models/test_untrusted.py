@@ -207,6 +207,7 @@ async def sent(
 @given(hostile)
 @example("".join(TOKENS))
 @example("a".join(TOKENS) + "b".join(UNSEEN))
+@example("\ufe0f\u200d")
 def test_nothing_of_it_leaves_for_any_server_in_any_mode(client: str, way: str, text: str) -> None:
     body = asyncio.run(sent(client, way, text, (tool_with(text),), history_with(text)))
     for string in strings_of(json.loads(body)):

@@ -35,7 +35,7 @@ _HIDDEN = expression(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f]")
 # What a joiner, or a selector, does something behind: letters of scripts that join, emoji, and the keys that become one.
 _JOINS = expression(
     "[\u0620-\u10ff\u1200-\u17b3\u17b6-\u180a\u1810-\u1cff\u2100-\u2bff\u3030-\u303d\u3297-\u3299\ua800-\uabff"
-    "\ufb1d-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U0001bc9f\U0001bca4-\U0001d172\U0001d17b-\U0001faff]"
+    "\ufb1d-\ufdff\ufe70-\ufefc\U00010a00-\U0001bc9f\U0001bca4-\U0001d172\U0001d17b-\U0001faff]"
 )
 _SELECTS = expression("[\xa9\xae\u203c-\u205f\u2070-\u3163\u3165-\u3299\U0001f000-\U0001faff]")
 _DOUBTFUL = expression("[^ -~]")
@@ -74,11 +74,14 @@ def _at_work(match: Match[str]) -> bool:
     if character == "\r":
         return after == "\n"
     before = text[at - 1] if at else ""
-    if character in "\u200c\u200d":
-        return bool(_JOINS.match(before))
     if character in "\ufe0e\ufe0f":
         return after == "\u20e3" or bool(_SELECTS.match(before))
-    return False
+    if character not in "\u200c\u200d":
+        return False
+    if before == "\ufe0f":
+        # A selector that does nothing itself is spelled out, and what follows it then follows ASCII.
+        return bool(_SELECTS.match(text[at - 2] if at > 1 else ""))
+    return bool(_JOINS.match(before))
 
 
 def exact(text: str, *, keep: str = "\n\t", spell: Callable[[str], str] = spelling) -> str:
