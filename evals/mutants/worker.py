@@ -76,6 +76,8 @@ class Worker:
     """The other end: starts a worker process and puts one task at a time to it."""
 
     def __init__(self, root: Path, package: str = "src/ferrule") -> None:
+        if Path(__file__).resolve().is_relative_to("/tmp"):
+            raise RuntimeError("this checkout lies in /tmp, which a worker does not see: clone it elsewhere")
         self._folder = tempfile.TemporaryDirectory(prefix="ferrule-mutants-", ignore_cleanup_errors=True)
         namespaces = ["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         if os.geteuid() != 0:

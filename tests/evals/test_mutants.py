@@ -158,6 +158,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def worker(toy: Path) -> Iterator[Worker]:
+    if Path(__file__).resolve().is_relative_to("/tmp"):
+        pytest.skip("this checkout lies in /tmp, which a worker does not see")
     possible = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
     try:
         subprocess.run(possible, check=True, capture_output=True)
