@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.guard.rules import Rule, RuleSet
-from ferrule.store.settings import PROJECT_FILE, load_settings
+from ferrule.store.settings import PROJECT_FILE, check_python_names, load_settings
 from ferrule.store.settings_merge import Merged
 from ferrule.store.settings_values import read_tree
 from ferrule.store.trust import Snapshot, Trust
@@ -23,9 +23,11 @@ from .checking import Problem, problem, problems_of
 from .checking_files import SERVERS, check_file, holds_artifacts, tools_of
 from .checking_others import check_agents, check_skills
 from .front_matter import field as field_of
+from .python_tools import SETTING as PYTHON
+from .python_tools import check_python, functions_of, handler_name
 from .sources import load
 from .starlark.pool import Pool
-from .tool_file import ToolFile
+from .tool_file import NO_SCRIPT, ToolFile
 
 _OF_OTHERS = ("__", "::")
 """Part of the names of tools that servers and documents bring: which there are is known where they are reached."""
@@ -68,7 +70,10 @@ async def check_workspace(
             found += await check_file(name, data, hosts=hosts, pool=pool)
             checked.tools += tools_of(name, data)
     found += _together(seen.files, found)
-    names = (*shipped, *(tool.name for tool in checked.tools))
+    in_python, functions = _python(seen, found)
+    names = (*shipped, *in_python, *(tool.name for tool in checked.tools))
+    handled = {tool.file for tool in checked.tools if handler_name(tool.name) in functions}
+    found[:] = [one for one in found if one.message != NO_SCRIPT or one.file not in handled]
     found += _lint(seen, rules, names)
     found += _named_tools(seen, names)
     found += check_agents(seen, names)
@@ -142,6 +147,29 @@ def _named_tools(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
                 yield problem(
                     name.where, f"`tools.{key}` names a tool `{one.strip()}`, and there is none", hint
                 )
+
+
+def _python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
+    """Names of the tools in Python files, and of their plain functions. What is wrong with the files goes into `found`."""
+    data = seen.files.get(PROJECT_FILE)
+    try:
+        entry = read_tree(parse_yaml(data, PROJECT_FILE)).get(PYTHON) if data else None
+        check_python_names(entry)
+    except ConfigError as error:
+        known = {one.message for one in found}
+        found += [one for one in problems_of(error, PROJECT_FILE) if one.message not in known]
+        return set(), set()
+    tools: set[str] = set()
+    functions: set[str] = set()
+    if entry is None:
+        return tools, functions
+    for error in check_python(entry.value, seen, entry.where):
+        found += problems_of(error, PROJECT_FILE)
+    for name in entry.value:
+        plain, made = functions_of(seen.files.get(name, b""))
+        functions |= plain
+        tools |= made
+    return tools, functions
 
 
 def _singly(tree: Node) -> Iterator[Node]:

@@ -19,6 +19,7 @@ from .agents.loading import LoadedAgents, load_agents
 from .agents.scripts import delegate
 from .builtins import World
 from .hooks.loading import LoadedHooks, load_hooks
+from .python_tools import load_python
 from .registering import meta, registration_tools
 from .sources import Loaded, load
 from .starlark.pool import Pool
@@ -62,14 +63,17 @@ def load_extensions(
     world: World | None = None,
     pool: Pool | None = None,
     register: bool = False,
+    python: Sequence[str] = (),
+    python_from: str = "",
 ) -> Extensions:
     """What the files of a workspace, as `Trust.look` saw it, and of `own`, the person's settings folder, bring.
 
-    With `register` their scripts may add to a session, if the Agent has `registration`.
+    `python` is the setting `tools.python`, which stands at `python_from`. With `register` their scripts may add to a session, if the Agent has `registration`.
     A repository that is not trusted brings nothing. Raises ConfigError, all problems of tools (or of hooks) at once.
     """
     reach = reach or Reach()
-    found = load(seen.files) if seen.state == "trusted" else Loaded(seen.state)
+    in_python = load_python(python, seen, own=own, where=python_from)
+    found = replace(load(seen.files if seen.state == "trusted" else {}, in_python), state=seen.state)
     agents = load_agents(seen, own)
     if register:
         shipped = (*shipped, *registration_tools(pool))
@@ -87,7 +91,7 @@ def load_extensions(
 def _said(found: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
     yield from (str(one) for one in (*found.shadowed, *found.warnings))
     by_name = {tool.full_name for tool in shipped}
-    for file in found.tools:
+    for file in (*found.tools, *found.python):
         if file.name in by_name:
             yield f"the tool `{file.name}` of Ferrule is not shown to the model: {file.file} has its name"
 

@@ -5,7 +5,8 @@
     builtin    .harness/builtins/*.md, .ferrule/builtins/*.md                      bundles
     plugin     .harness/plugins/*.md, .ferrule/plugins/*.md                        bundles
 
-The first in this order holds and the others are reported as shadowed; two of the same kind are an error. A bundle is a
+Tools in Python (`python_tools`) count as `harness`. The first in this order holds and the others are reported as shadowed; two of
+the same kind are an error. A bundle is a
 Markdown file whose front matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
 
 Nothing of a repository takes effect before a person trusts it as it stands (`store.trust`): `look` reads it once, says what would
@@ -14,10 +15,11 @@ change, and what it read is what is used. Everything that is wrong is said at on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as part
 from pathlib import Path
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.background import TASK_TOOLS
@@ -30,11 +32,21 @@ from .bundles import INLINE, ROOTS, Bundle, Condition, conditions, fields_of, ki
 from .companions import COMPANIONS
 from .front_matter import Document, Warned, field, parse_document
 from .handlers import make_tool
+from .python_tools import PythonTools
 from .starlark.pool import Pool
-from .tool_file import ToolFile, parse_inline, parse_tool
+from .tool_file import NO_SCRIPT, ToolFile, parse_inline, parse_tool
 
 KINDS = ("override", "harness", "builtin", "plugin")
 """What holds first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTool:
+    """A tool in Python: its full name, and `file:line` of it."""
+
+    name: str
+    file: str
+    tool: Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,7 @@ class Found:
     """A tool and the kind of place it came from."""
 
     kind: str
-    tool: ToolFile
+    tool: ToolFile | PythonTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,9 @@ class Loaded:
     changes: tuple[Change, ...] = ()
     conditions: Mapping[str, Condition] = part(default_factory=dict[str, Condition])
     """Of bundles that take part in some turns only, by file."""
+    python: tuple[PythonTool, ...] = ()
+    handlers: Mapping[str, Callable[..., Any]] = part(default_factory=dict[str, Callable[..., Any]])
+    """In Python, for tool files without a script, by name."""
 
     def make(
         self, world: World, *, shipped: Iterable[Tool] = (), pool: Pool | None = None
@@ -87,13 +102,21 @@ class Loaded:
         names = {tool.full_name for tool in known}
         tasks = TASK_TOOLS if any(file.is_async for file in self.tools) else ()
         beside = (*known, *(tool for tool in tasks if tool.full_name not in names))
-        taken = {file.name for file in self.tools} & {tool.full_name for tool in beside}
+        named = {one.name for one in (*self.tools, *self.python)}
+        taken = named & {tool.full_name for tool in beside}
         given = replace(world, taken=frozenset(taken))
         return (
             *(
-                make_tool(file, given, pool=pool, condition=self.conditions.get(file.file))
+                make_tool(
+                    file,
+                    given,
+                    pool=pool,
+                    handler=self.handlers.get(file.name),
+                    condition=self.conditions.get(file.file),
+                )
                 for file in self.tools
             ),
+            *(one.tool for one in self.python),
             *(_moved(tool) if tool.full_name in taken else tool for tool in beside),
         )
 
@@ -118,19 +141,65 @@ def look(workspace: str | Path, trust: Trust | None = None) -> Loaded:
     return replace(loaded, warnings=(*loaded.warnings, *links))
 
 
-def load(files: Mapping[str, bytes]) -> Loaded:
-    """What these files bring, by their names relative to the workspace. Raises ConfigError with everything that is wrong."""
+def load(files: Mapping[str, bytes], python: PythonTools | None = None) -> Loaded:
+    """What these files bring, by their names relative to the workspace, beside tools in Python. Raises ConfigError with everything that is wrong."""
+    python = python or PythonTools()
     reading = _Reading()
     for name in sorted(files):
         reading.take(name, files[name])
-    tools, shadowed, doubled = _chosen(reading.found)
+    for brought in python.brought:
+        for tool in brought.tools:
+            reading.found.append(
+                Found("harness", PythonTool(tool.full_name, brought.place(tool.handler), tool))
+            )
+    chosen, shadowed, doubled = _chosen(reading.found)
+    tools = tuple(one for one in chosen if isinstance(one, ToolFile))
     held, missing = conditions(reading.bundles)
-    wrong = [*reading.wrong, *doubled, *missing]
+    handlers, unclear = _handlers(tools, python)
+    idle = python.idle(handlers.values())
+    wrong = [*reading.wrong, *python.wrong, *doubled, *missing, *unclear, *idle]
     if wrong:
         hint = wrong[0].hint if len(wrong) == 1 else ""
         raise ConfigError("\n".join(error.detail for error in wrong), code="tool_files", hint=hint)
-    warnings = [*reading.warnings, *(one for tool in tools for one in tool.warnings)]
-    return Loaded("trusted", tools, tuple(reading.bundles), shadowed, tuple(warnings), conditions=held)
+    warnings = [*reading.warnings]
+    for tool in tools:
+        warnings += [one for one in tool.warnings if one.message != NO_SCRIPT or tool.name not in handlers]
+    return Loaded(
+        "trusted",
+        tools,
+        tuple(reading.bundles),
+        shadowed,
+        tuple(warnings),
+        conditions=held,
+        python=tuple(one for one in chosen if isinstance(one, PythonTool)),
+        handlers=handlers,
+    )
+
+
+def _handlers(
+    tools: Iterable[ToolFile], python: PythonTools
+) -> tuple[dict[str, Callable[..., Any]], list[ConfigError]]:
+    """The handlers that Python has for files without a script, and errors about names that two files have."""
+    found: dict[str, Callable[..., Any]] = {}
+    wrong: list[ConfigError] = []
+    for tool in tools:
+        if tool.script is not None:
+            continue
+        try:
+            handler = python.handler(tool.name)
+        except ConfigError as error:
+            wrong.append(error)
+            continue
+        if handler is not None:
+            found[tool.name] = handler
+    return found, wrong
+
+
+def _defined_twice(name: str, places: str, group: Iterable[Found]) -> ConfigError:
+    hint = "rename one"
+    if any(isinstance(one.tool, ToolFile) and one.tool.script is None for one in group):
+        hint += ", or take `@tool` away where the function is meant as the handler of the file"
+    return ConfigError(f"tool `{name}` is defined more than once: {places}", hint=hint)
 
 
 class _Reading:
@@ -176,12 +245,14 @@ class _Reading:
                 self.wrong.append(error)
 
 
-def _chosen(found: Iterable[Found]) -> tuple[tuple[ToolFile, ...], tuple[Shadowed, ...], list[ConfigError]]:
+def _chosen(
+    found: Iterable[Found],
+) -> tuple[tuple[ToolFile | PythonTool, ...], tuple[Shadowed, ...], list[ConfigError]]:
     """The tools that hold, sorted by name; those that do not; and names that are defined twice by one kind."""
     by_name: dict[str, list[Found]] = {}
     for one in found:
         by_name.setdefault(one.tool.name, []).append(one)
-    tools: list[ToolFile] = []
+    tools: list[ToolFile | PythonTool] = []
     shadowed: list[Shadowed] = []
     wrong: list[ConfigError] = []
     for name, group in sorted(by_name.items()):
@@ -191,8 +262,6 @@ def _chosen(found: Iterable[Found]) -> tuple[tuple[ToolFile, ...], tuple[Shadowe
         for kind in KINDS:
             if kinds.count(kind) > 1:
                 places = " and ".join(one.tool.file for one in group if one.kind == kind)
-                wrong.append(
-                    ConfigError(f"tool `{name}` is defined more than once: {places}", hint="rename one")
-                )
+                wrong.append(_defined_twice(name, places, group))
         shadowed += [Shadowed(name, one.kind, one.tool.file, first.kind, first.tool.file) for one in rest]
     return tuple(tools), tuple(shadowed), wrong

@@ -53,6 +53,9 @@ from .web.domains import Domains
 KEYS = (
     "parameters", "script", "timeout_ms", "policy", "async", "strict", "side_effect", "risk", "network", "examples", "tests",
 )  # fmt: skip
+NO_SCRIPT = (
+    "there is no `script`: the tool does nothing without a function of its name in a file of `tools.python`"
+)
 INLINE_KEYS = ("name", "description", *KEYS)
 _REACHING = frozenset({"http", "delegate"})
 _NAMES_REACHING = re.compile(r"\b(?:http|delegate)\b")
@@ -99,7 +102,7 @@ class Case:
 class ToolFile:
     """A tool as it was written.
 
-    `script` None: its handler comes from a program. `timeout_ms` 0: no bound, the script goes on
+    `script` None: its handler is a function in Python. `timeout_ms` 0: no bound, the script goes on
     until it or its run ends. `schema` is that of the arguments; `domains` None: what the run may reach.
     """
 
@@ -186,11 +189,7 @@ def _script(node: Node, data: bytes) -> Script | None:
 def _suspicions(node: Node, script: Script | None) -> list[Warned]:
     found: list[Warned] = []
     if script is None:
-        found.append(
-            Warned(
-                node.where, "there is no `script`: the tool does nothing until a program gives it a handler"
-            )
-        )
+        found.append(Warned(node.where, NO_SCRIPT))
     elif not _RUN.search(script.source):
         place = field(node, "script") or node
         found.append(Warned(place.where, "the script defines no function `run(args)`"))

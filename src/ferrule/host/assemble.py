@@ -325,13 +325,22 @@ def _extensions(settings: Settings, confine: Policy, of_ours: Sequence[Tool]) ->
     theirs = any(
         name != PROJECT_FILE or any(word in data for word in _ARTIFACTS) for name, data in seen.files.items()
     )
-    if not theirs and not any((own / name).exists() for name in _OWN):
+    python = settings["tools.python"]
+    if not theirs and not python and not any((own / name).exists() for name in _OWN):
         return None
     from ferrule.extend.extensions import Reach, load_extensions
 
     domains = tuple(settings["network.allowed_domains"] or ())
     reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
-    return load_extensions(seen, shipped=of_ours, own=own, reach=reach, register=settings["tools.register"])
+    return load_extensions(
+        seen,
+        shipped=of_ours,
+        own=own,
+        reach=reach,
+        register=settings["tools.register"],
+        python=python,
+        python_from=settings.origin("tools.python").where,
+    )
 
 
 def _registration(settings: Settings, extensions: Extensions | None) -> RegistrationLimits | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ from . import paths
 from .addresses import is_address, no_password
 from .settings_merge import ORDER, Merged, Origin, declared
 from .settings_table import ALIASES, BY_KEY, SAME_AS, SETTINGS
-from .settings_values import Entries, read_environment, read_flags, read_tree, unknown
-from .trust import Snapshot, Trust
+from .settings_values import Entries, Entry, read_environment, read_flags, read_tree, unknown
+from .trust import PROJECT_FILE, Snapshot, Trust, is_python_file
 from .yaml_tree import parse_yaml
 
 NAME = "ferrule.yaml"
-"""The file's name, in the config folder and in a workspace's `.ferrule`."""
-PROJECT_FILE = f".ferrule/{NAME}"
+"""The file's name in the config folder; in a workspace it is `PROJECT_FILE`."""
 
 
 @frozen
@@ -174,7 +173,7 @@ def load_settings(
     if user_file is None:
         _check_own(own_file.parent, root)
     merged.notices += notices
-    merged.add("user", user, root=str(own_file.parent))
+    merged.add("user", _placed(user, own_file.parent), root=str(own_file.parent))
     repository = (trust or Trust()).look(root)
     merged.add("project", _read_project(root, repository, merged.notices))
     merged.add("environment", from_environment)
@@ -236,10 +235,35 @@ def _read_file(path: Path) -> Entries:
     return read_tree(parse_yaml(data, str(path)))
 
 
+def _placed(entries: Entries, folder: Path) -> Entries:
+    """The person's own Python files, whose names begin in their settings folder; a repository's stay relative to its own."""
+    entry = entries.get("tools.python")
+    if entry is None:
+        return entries
+    names = tuple(
+        str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in entry.value
+    )
+    return {**entries, "tools.python": replace(entry, value=names)}
+
+
+def check_python_names(entry: Entry | None) -> None:
+    """Raise ConfigError for a Python file of a repository's settings that trust does not cover."""
+    if entry is None:
+        return
+    for name, where in zip(entry.value, entry.parts or (entry.where,) * len(entry.value), strict=True):
+        if not is_python_file(name) and (name.endswith(".py") or "/" in name):
+            raise ConfigError(
+                f"{where}: `tools.python`: `{name}` is no file below this folder",
+                hint="write it as in `tools.py` or `lib/tools.py`, without `..`, or name a module that is installed",
+            )
+
+
 def _read_project(root: Path, snapshot: Snapshot, notices: list[str]) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
         what = "was changed since you trusted it" if snapshot.state == "changed" else "is not trusted"
         notices.append(f"the configuration in `{root}` {what} and does nothing; `ferrule trust` shows it")
     # The very bytes whose hash was trusted, not the file read a second time.
     data = snapshot.files.get(PROJECT_FILE) if snapshot.state == "trusted" else None
-    return read_tree(parse_yaml(data, str(root / PROJECT_FILE))) if data is not None else {}
+    entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE))) if data is not None else {}
+    check_python_names(entries.get("tools.python"))
+    return entries

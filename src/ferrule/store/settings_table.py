@@ -125,6 +125,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(key="tools.packs", kind="names", default=(), flag="--pack",
             short="Sets of tools beyond the usual ones: `typed` (arithmetic, dates, units, text), `git` and `git_write` (single"
                   " operations), `git_toolbox`, `code` (scripts over the reading tools)."),
+    Setting(key="tools.python", kind="names", default=(), project="extend", env=False,
+            short="Python files and installed modules whose `@tool` functions are tools, and whose plain functions are handlers of tool"
+                  " files without a script.",
+            long="A repository names files below its folder, which `ferrule trust` covers; you name files in or below your settings"
+                 " folder, or absolute ones. They run in Ferrule's own process, without a sandbox."),
     Setting(key="tools.join", kind="text", default="all", flag="--join",
             short="How many calls of one answer must succeed before the others are not needed: `all`, `first_success`, or a number."),
     Setting(key="tools.required", kind="names", default=(), project="extend", flag="--require-tool",

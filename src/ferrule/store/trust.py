@@ -1,7 +1,8 @@
 """A repository's own configuration does nothing until a person trusts it, as it stands.
 
 Covered: everything in `.ferrule/` and `.harness/`, and the files `harness.md`, `ferrule.yaml`, `ferrule.yml` and `.mcp.json`, at the root
-of the workspace. Not covered: `AGENTS.md` and other instructions, which are text for the model and no power. The digest is
+of the workspace, and every Python file of it that its settings name (`tools.python`). Not covered: `AGENTS.md` and other instructions,
+which are text for the model and no power. The digest is
 
     SHA-256 over, per entry sorted by name:   name \\0 kind \\0 length in decimal \\0 bytes
 
@@ -26,6 +27,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -34,9 +36,13 @@ from ferrule.core.frozen import frozen
 from ferrule.core.unseen import exact
 
 from . import paths
+from .settings_values import read_tree
+from .yaml_tree import parse_yaml
 
+PROJECT_FILE = ".ferrule/ferrule.yaml"
+"""The settings of a repository."""
 COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
-"""Whatever something of Ferrule reads as configuration is one of these, or does nothing."""
+"""Whatever something of Ferrule reads as configuration is one of these or a Python file that they name, or does nothing."""
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16
@@ -206,6 +212,9 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
     try:
         for name in COVERED:
             _read(base, name, name, files, links, 0)
+        for name in python_files(files.get(PROJECT_FILE, b"")):
+            if name not in files:
+                _read_below(base, name, files, links)
     except OSError as error:
         raise ConfigError(
             f"cannot read the configuration in `{root}`: {error.strerror}", code="trust_read"
@@ -213,6 +222,46 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
     finally:
         os.close(base)
     return files, links
+
+
+@lru_cache(maxsize=8)
+def python_files(settings: bytes) -> tuple[str, ...]:
+    """The Python files of the folder that these settings name. None where they cannot be read: then they have no effect either."""
+    if b"python" not in settings:
+        return ()
+    try:
+        entry = read_tree(parse_yaml(settings, PROJECT_FILE)).get("tools.python")
+    except ConfigError:
+        return ()
+    names = entry.value if entry is not None else ()
+    return tuple(dict.fromkeys(name for name in names if is_python_file(name)))
+
+
+def is_python_file(name: str) -> bool:
+    """Whether an entry of a repository's `tools.python` names a file below its folder, in plain spelling."""
+    parts = name.split("/")
+    return name.endswith(".py") and not {"", ".", "..", "~"} & set(parts) and "\0" not in name
+
+
+def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, str]) -> None:
+    """A file in folders of the workspace, each opened below the one before. A link on the way is recorded and not followed."""
+    *folders, name = path.split("/")
+    opened: list[int] = []
+    try:
+        for count, folder in enumerate(folders, 1):
+            about = os.stat(folder, dir_fd=base, follow_symlinks=False)
+            if stat.S_ISLNK(about.st_mode):
+                links["/".join(folders[:count])] = os.readlink(folder, dir_fd=base)
+                return
+            base = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+            opened.append(base)
+        _read(base, name, path, files, links, 0)
+    except (FileNotFoundError, NotADirectoryError):
+        # Not there: whoever wants to load it says so. Once it is, the digest is another one.
+        return
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _read(

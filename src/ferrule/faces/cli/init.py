@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 @click.command()
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
     """Make an agent project in FOLDER: two typed tools and an agent, a tool file, a hook, settings, tests, a README.
 
-    Nothing is replaced without --force. What is in .ferrule/ takes effect once trusted (`ferrule trust`).
+    Nothing is replaced without --force. What was written is trusted as it stands; a change asks again (`ferrule trust`).
     """
     if user:
         return _person_settings(force)
@@ -41,8 +41,20 @@ def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
     if settings_only:
         click.echo("hint: read it, change it, then `ferrule trust` lets it take effect", err=True)
     else:
-        _next(root)
+        _next(root, trusted=_trust_written(root, files))
     return 0
+
+
+def _trust_written(root: Path, files: Mapping[str, str]) -> bool:
+    """Trust the folder if its configuration is what was written just now, byte for byte, and nothing else."""
+    from ferrule.store.trust import Trust
+
+    book = Trust()
+    seen = book.look(root)
+    if seen.links or any(files.get(name, "").encode() != data for name, data in seen.files.items()):
+        return False
+    book.trust(root, digest=seen.digest)
+    return True
 
 
 def _tell(root: Path, files: Iterable[str], replaced: list[str]) -> None:
@@ -50,17 +62,25 @@ def _tell(root: Path, files: Iterable[str], replaced: list[str]) -> None:
         click.echo(f"{'replaced' if name in replaced else 'wrote'} {root / name}", err=True)
 
 
-def _next(root: Path) -> None:
+def _next(root: Path, *, trusted: bool) -> None:
     """The next three commands, and what trust is."""
     if str(root) != ".":
         click.echo(f"\ncd {shlex.quote(str(root))}", err=True)
+    second = "ferrule tools list    the tools of this folder: tools.py, .ferrule/tools/, and those that ship"
+    said = "What was written now is trusted as it stands: tools.py and the files in .ferrule/."
+    if not trusted:
+        second = "ferrule trust         read what this folder brings and let it take effect"
+        said = (
+            "This folder held other configuration before, so nothing of it takes effect until you trust it."
+        )
     click.echo(
         "\nnext:\n"
         "  python -m pytest      the tests of tools.py: no model, no network\n"
-        "  ferrule trust         read what .ferrule/ holds and let it take effect\n"
-        "  ferrule chat          talk with a model that works in this folder\n"
-        "\nFiles in .ferrule/ do nothing until you trust them, here and in every folder that you get from others: a tool or a\n"
-        "hook is a program. Trust holds for the files as they are; a change asks again, and shows what is different.",
+        f"  {second}\n"
+        "  ferrule chat          talk with a model that has these tools\n"
+        f"\n{said} A tool or a hook is a program, and tools.py\n"
+        "runs without a sandbox: a change asks again and shows what is different (`ferrule trust`), and a folder that you get\n"
+        "from others does nothing before you have seen it and said yes.",
         err=True,
     )
 

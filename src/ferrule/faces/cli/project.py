@@ -13,7 +13,9 @@ TOOL = "count_words"
 """The tool file of a new project."""
 
 TOOLS = '''\
-"""The tools of this project, and the agent that has them.
+"""The tools of this project, and an agent that has them and no others.
+
+`ferrule chat` and the other commands load the tools once the folder is trusted (`tools.python` in .ferrule/ferrule.yaml).
 
     python tools.py "What do three coffees cost?"
 """
@@ -154,7 +156,8 @@ An agent project made by `ferrule init`. Change everything.
 python -m pytest                    the tests of tools.py: a script plays the model, no network
 ferrule tools test                  the tests that tool files hold, each in an empty folder of its own
 ferrule validate                    all that is wrong with the files in .ferrule/
-ferrule trust                       shows what .ferrule/ holds and lets it take effect
+ferrule tools list                  what a model can call here: price, longest_line, count_words, and what ships
+ferrule tools call price item=coffee count=3
 ferrule tools call count_words text="to be or not"
 ferrule models pull smollm2         a small model for this machine, once
 ferrule chat                        talk with a model that works in this folder
@@ -170,9 +173,12 @@ python tools.py "What do three coffees cost?"
 | `.ferrule/hooks/keep_main.md` | a hook: no command of the model pushes |
 | `pyproject.toml`, `.gitignore` | for pip, pytest and git |
 
-What lies in `.ferrule/` does nothing until `ferrule trust`: whoever clones this project runs none of it before they have seen
-it and said yes. A changed file asks again. The functions in `tools.py` are your program: they run when you run it, and `ferrule
-chat` does not load them.
+`tools.python` in the settings names `tools.py`, so its tools are there in `ferrule run`, `ferrule chat`, the console and the
+servers. They run in Ferrule's own process, without a sandbox.
+
+What `ferrule init` wrote is trusted as it stands. Change `tools.py` or a file in `.ferrule/`, and `ferrule trust` shows the
+difference and asks; until then nothing of this folder takes effect. So it is for whoever clones this project: they run none of it
+before they have seen it and said yes.
 
 More tools: `ferrule tools new get_weather city:string 'unit:c|f=c'`, and with `--python` as a function with a test.
 """
@@ -185,7 +191,7 @@ def files_of(name: str) -> dict[str, str]:
         "README.md": README.format(title=name),
         "tools.py": TOOLS,
         "tests/test_tools.py": TESTS,
-        ".ferrule/ferrule.yaml": template(project=True),
+        ".ferrule/ferrule.yaml": template(project=True, chosen={"tools.python": ("tools.py",)}),
         f".ferrule/tools/{TOOL}.md": SAMPLE,
         ".ferrule/hooks/keep_main.md": HOOK,
         "pyproject.toml": CONFIGURATION.format(name=plain.lower() or "agent"),

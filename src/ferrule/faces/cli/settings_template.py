@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 
-def template(*, project: bool) -> str:
-    """Every setting as a comment, with its default and what it is for.
+def template(*, project: bool, chosen: Mapping[str, object] | None = None) -> str:
+    """Every setting as a comment, with its default and what it is for; those that are `chosen` are set.
 
     A line that begins with `#` and no blank can be uncommented as it stands.
     """
@@ -25,7 +26,10 @@ def template(*, project: bool) -> str:
             possible = [choice for choice in setting.choices if not (project and choice in setting.refused)]
             lines.append(f"#   one of: {', '.join(possible)}")
         empty = "{}" if setting.kind in ("actions", "models", "providers", "policy", "policies") else ""
-        lines.append(f"#{setting.key}: {empty or _yaml(setting.default)}")
+        if chosen is not None and setting.key in chosen:
+            lines.append(f"{setting.key}: {_yaml(chosen[setting.key])}")
+        else:
+            lines.append(f"#{setting.key}: {empty or _yaml(setting.default)}")
     return "\n".join(lines) + "\n"
 
 

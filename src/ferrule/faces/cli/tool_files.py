@@ -103,7 +103,8 @@ def new(name: str, fields: tuple[str, ...], description: str, as_python: bool, w
         write(Path(workspace), made)
         click.echo(f"wrote {Path(workspace) / module}\nwrote {Path(workspace) / tests}", err=True)
         said = (
-            f"hint: change it, `python -m pytest {tests}`, then give it to an agent: Agent(model, [{name}])"
+            f"hint: change it, `python -m pytest {tests}`, then name `{module}` under `tools.python` in .ferrule/ferrule.yaml"
+            f" and `ferrule trust` it, or give it to an agent of your own: Agent(model, [{name}])"
         )
     else:
         text = texts.tool_file(parsed, description) if parsed or description else texts.SAMPLE

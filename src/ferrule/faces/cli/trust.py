@@ -22,7 +22,7 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
 
     Until then they do nothing. Any change takes trust away again and is shown as a diff.
     """
-    from ferrule.store.trust import Trust
+    from ferrule.store.trust import PROJECT_FILE, Trust, python_files
 
     root = Path(folder).resolve()
     book = Trust()
@@ -39,6 +39,10 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
         return 0
     for change in book.diff(root):
         _show(change)
+    named = python_files(seen.files.get(PROJECT_FILE, b""))
+    in_process = [name for name in named if name in seen.files]
+    if in_process:
+        click.echo(f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}", err=True)
     if seen.state != "absent" and not yes:
         if not sys.stdin.isatty():
             click.echo("not trusted: this wants a person's yes\nhint: look at it, then say --yes", err=True)
