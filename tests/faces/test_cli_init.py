@@ -48,12 +48,13 @@ def test_the_tools_of_a_new_project_are_valid_pass_their_tests_and_work_once_tru
     ferrule: Any, folder: Path
 ) -> None:
     ferrule("init", "p")
-    assert ferrule("validate", "p", "--strict").err == "3 files, 0 errors, 0 warnings\n"
+    ferrule("trust", "p", "--revoke")
+    assert ferrule("validate", "p", "--strict").err == "4 files, 0 errors, 0 warnings\n"
     assert "3 of 3 cases passed" in ferrule("tools", "test", "-C", "p").err
     call = ("tools", "call", "count_words", "text=to be", "-C", "p")
     refused = ferrule(*call)
     assert refused.code == 2 and "there is no tool `count_words`" in refused.err
-    ferrule("trust", "p", "--yes")
+    assert "without a sandbox: tools.py\n" in ferrule("trust", "p", "--yes").err
     assert ferrule(*call).out == '{"words":2,"longest":"to"}\n'
 
 
@@ -61,19 +62,49 @@ def test_the_tools_of_a_new_project_are_valid_pass_their_tests_and_work_once_tru
 def test_the_hook_of_a_new_project_is_asked_once_it_is_trusted(ferrule: Any, folder: Path) -> None:
     push = ("tools", "call", "run_command", "command=git push", "--allow", "run_command")
     assert ferrule("init", "p").code == 0
+    assert ferrule("trust", "p", "--revoke").code == 0
     assert "pushing is done by a person" not in ferrule(*push, "-C", "p").err
     assert ferrule("trust", "p", "--yes").code == 0
     assert "pushing is done by a person" in ferrule(*push, "-C", "p").err
 
 
 @pytest.mark.proves("cli.init-next")
-def test_a_new_project_is_not_trusted_and_says_what_to_do_next(ferrule: Any, folder: Path) -> None:
+def test_what_init_wrote_is_trusted_as_it_stands_and_it_says_what_to_do_next(
+    ferrule: Any, folder: Path
+) -> None:
     made = ferrule("init", "my shop")
     assert (made.code, made.out) == (0, "")
     commands = made.err.partition("next:\n")[2].splitlines()[:3]
-    assert [line.split("  ")[1] for line in commands] == ["python -m pytest", "ferrule trust", "ferrule chat"]
+    assert [line.split("  ")[1] for line in commands] == [
+        "python -m pytest",
+        "ferrule tools list",
+        "ferrule chat",
+    ]
     assert "cd 'my shop'" in made.err and "a change asks again" in made.err
-    assert Trust().state("my shop") == "untrusted"
+    assert Trust().state("my shop") == "trusted"
+    Path("my shop/tools.py").write_text("")
+    assert Trust().state("my shop") == "changed"
+
+
+@pytest.mark.proves("cli.init-next")
+@pytest.mark.parametrize(
+    "name", [".ferrule/hooks/theirs.md", "harness.md", ".harness/tools/theirs.md", ".mcp.json"]
+)
+def test_a_folder_that_brought_something_before_is_not_trusted_by_init(
+    ferrule: Any, folder: Path, name: str
+) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text("")
+    made = ferrule("init")
+    assert made.code == 0 and "ferrule trust " in made.err and "until you trust it" in made.err
+    assert Trust().state(".") == "untrusted"
+
+
+@pytest.mark.proves("cli.init-next")
+def test_init_does_not_trust_a_link_that_it_finds(ferrule: Any, folder: Path) -> None:
+    Path(".harness").symlink_to("/tmp")
+    assert "until you trust it" in ferrule("init").err
+    assert Trust().state(".") == "untrusted"
 
 
 @pytest.mark.proves("cli.init-replaces-nothing")

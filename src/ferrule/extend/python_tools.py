@@ -38,6 +38,7 @@ from ferrule.tools.definition import Tool
 SETTING = "tools.python"
 _LONGEST = 1 << 20
 """Bytes of a person's file."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SHOWN = 500
 """Characters of somebody else's error."""
 
@@ -128,9 +129,11 @@ def load_python(
         found.append(_brought(file.name, module, taken, spare=file.path.stem in imported))
     for name in modules:
         try:
-            found.append(_brought(name, _module(name, loader), taken))
-        except ConfigError as error:
-            loaded.wrong.append(_moved(error, where or SETTING))
+            module = _module(name, loader)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a program of somebody: whatever it raises is said
+            loaded.wrong.append(_not_imported(name, error, where or SETTING))
+            continue
+        found.append(_brought(name, module, taken))
     return PythonTools(tuple(found), loaded.wrong)
 
 
@@ -211,6 +214,7 @@ class _Loader:
             return known
         module = ModuleType(name)
         module.__file__ = str(file.path)
+        module.__package__ = ""
         # The import statement asks the module's own built-ins, now and when its functions run later.
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": partial(self._import, file)}
         # Types of its annotations are looked up here.
@@ -276,20 +280,10 @@ def _places(spec: Any) -> Iterator[Path]:
 
 
 def _module(name: str, loader: _Loader) -> ModuleType:
-    """An installed module. Raises ConfigError if there is none, or it cannot be imported."""
-    try:
-        loader.refuse_uncovered(name)
-        with redirect_stdout(sys.stderr):
-            return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise ConfigError(f"module `{name}`: {error}", hint=_install(error.name or "")) from error
-        hint = f"a file is named with its ending, as in `{name}.py`; {_install(name)}"
-        raise ConfigError(
-            f"`{SETTING}` names `{name}`, and no module of that name is installed", hint=hint
-        ) from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"module `{name}` cannot be imported: {_said(error)}") from error
+    """An installed module. Raises whatever importing it raises."""
+    loader.refuse_uncovered(name)
+    with redirect_stdout(sys.stderr):
+        return importlib.import_module(name)
 
 
 # ---- what is in them
@@ -337,14 +331,13 @@ def _defined_twice(file: Source) -> Iterator[ConfigError]:
     tree = _tree(file)
     first: dict[str, int] = {}
     for node in tree.body if tree is not None else ():
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not any(
-            map(_makes_tool, node.decorator_list)
-        ):
+        if not isinstance(node, _FUNCTIONS) or not any(map(_makes_tool, node.decorator_list)):
             continue
+        line = node.decorator_list[0].lineno
         if node.name in first:
-            said = f"{file.name}:{node.lineno}: the tool `{node.name}` is defined a second time"
+            said = f"{file.name}:{line}: the tool `{node.name}` is defined a second time"
             yield ConfigError(f"{said} (first in line {first[node.name]})", hint="rename one")
-        first.setdefault(node.name, node.lineno)
+        first.setdefault(node.name, line)
 
 
 def _makes_tool(decorator: ast.expr) -> bool:
@@ -376,7 +369,7 @@ def functions_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
     plain: set[str] = set()
     tools: set[str] = set()
     for node in tree.body if tree is not None else ():
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if not isinstance(node, _FUNCTIONS):
             continue
         made = [one for one in node.decorator_list if _makes_tool(one)]
         if made:
@@ -406,6 +399,17 @@ def _failed(file: Source, error: BaseException) -> ConfigError:
         lines.append(error.lineno or 1)
     where = f"{file.name}:{lines[-1]}" if lines else file.name
     return ConfigError(f"{where}: it cannot be loaded: {_said(error)}", hint=_next_step(file, error))
+
+
+def _not_imported(name: str, error: BaseException, where: str) -> ConfigError:
+    """What is wrong with a module that `tools.python` names at `where`."""
+    named = f"{where}: `{SETTING}` names `{name}`"
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return ConfigError(f"{named}, and it cannot be imported: {_said(error)}")
+    if f"{name}.".startswith(f"{error.name}."):
+        hint = f"a file is named with its ending, as in `{name}.py`; {_install(error.name)}"
+        return ConfigError(f"{named}, and no module of that name is installed", hint=hint)
+    return ConfigError(f"{named}, and it cannot be imported: {_said(error)}", hint=_install(error.name))
 
 
 def _said(error: BaseException) -> str:

@@ -51,7 +51,8 @@ def _trust_written(root: Path, files: Mapping[str, str]) -> bool:
 
     book = Trust()
     seen = book.look(root)
-    if seen.links or any(files.get(name, "").encode() != data for name, data in seen.files.items()):
+    written = {name: text.encode() for name, text in files.items()}
+    if seen.links or any(written.get(name) != data for name, data in seen.files.items()):
         return False
     book.trust(root, digest=seen.digest)
     return True
