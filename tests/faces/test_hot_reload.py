@@ -122,7 +122,7 @@ async def test_a_changed_tool_is_withdrawn_until_it_is_trusted_and_then_it_is_th
     changed = here.reloading.look()
     assert changed is not None and not changed.asks
     await here.reload()
-    assert await here.greeting() == "two"
+    assert await here.greeting() == "two", here.told
 
 
 @pytest.mark.proves("reload.asks-again")
@@ -336,7 +336,7 @@ async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_
     result = await here.session.run("Go.")
     assert [answer.data for answer in result.results][1] == "one" and seen[0].changed == ("greet",)
     await here.reloading.renew(here.session)
-    assert await here.greeting() == "two"
+    assert await here.greeting() == "two", here.told
     await here.reloading.close()
 
 
@@ -505,3 +505,27 @@ async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
     assert not await fresh.look()
     assert "error: nothing was done:" in capsys.readouterr().err
     await seated.close(chat.session)
+
+
+@pytest.mark.proves("reload.asks-again", "python.covered")
+async def test_a_changed_python_file_is_withdrawn_until_it_is_trusted_and_then_it_is_the_new_one(
+    world: Callable[..., World],
+) -> None:
+    text = "from ferrule import tool\n@tool(side_effect='none')\ndef greet() -> str:\n    'Greets.'\n    return 'first'\n"
+    put(".ferrule/ferrule.yaml", "tools:\n  python: [tools.py]\n")
+    put("tools.py", text)
+    here = world({"say": "Hi."})
+    assert await here.greeting() == "first"
+    put("tools.py", text.replace("first", "second"))
+    changed = here.reloading.look()
+    assert changed is not None and changed.asks and changed.files == ("tools.py",)
+    await here.reload()
+    assert (await here.greeting()).startswith("not_found: ")
+    Trust().trust(".")
+    await here.reload()
+    assert await here.greeting() == "second", here.told
+    put("tools.py", "def (")
+    Trust().trust(".")
+    await here.reload()
+    assert await here.greeting() == "second", "one that is broken keeps what there was"
+    assert any("tools.py:1: it cannot be loaded" in said for said in here.told)

@@ -14,8 +14,8 @@ A face looks between messages; nothing watches meanwhile, and nothing changes wh
   line and column. Where that would keep what must be withdrawn, `reload` raises and no message may be worked.
 * History, system text and the order of tools stay (`engine.renewing`); what came and went is said to the model with its next message.
 * MCP servers and peers are begun anew: what they kept in memory is gone.
-* Python modules are not loaded again. A module is a program with state of its own: old objects would live beside new classes, and
-  what it did when it was imported would be done twice. A changed `tools.py` takes effect in a new process.
+* A Python file of `tools.python` is run again only where its bytes, or those of a named file beside it, changed; then it is a new
+  module, and what the old one kept is gone. Calls at work end with the old one. Installed modules are never loaded again.
 * `journal.path`, `journal.durability` and `workspace` belong to the process: they change with its next start. Files outside the
   workspace and the settings folder that settings name (`tools.http_manifests`, `tools.openapi`) are read again, but not watched.
 """
