@@ -42,14 +42,18 @@ class Watched:
 
     def __init__(self, db: Any) -> None:
         self._db = db
+        self._connection = getattr(db, "connection", db)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
 
+    def cursor(self) -> Watched:
+        return Watched(self._db.cursor())
+
     def execute(self, sql: str, *rest: Any) -> Any:
         # A single row is a transaction of its own.
         committing = sql == "COMMIT" or (
-            sql.startswith("INSERT INTO records") and not self._db.in_transaction
+            sql.startswith("INSERT INTO records") and not self._connection.in_transaction
         )
         if committing and WHERE == "inside" and counted["writes"] == AT:
             die()

@@ -25,6 +25,7 @@ from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import calls, says
+from ferrule.store.audit_verify import verify_sessions
 from ferrule.store.journal import Journal, SqliteJournal
 from ferrule.store.jsonl import import_jsonl, jsonl
 from ferrule.store.postgres_journal import PAGE, PostgresJournal
@@ -496,7 +497,7 @@ TAMPERED = {
         5,
     ),
     "renamed session": ("UPDATE sessions SET session = 's2'", 1),
-    "end moved back": ("UPDATE sessions SET seq = 3", 4),
+    "end moved back": ("UPDATE sessions SET seq = 3", 3),
     "last hash changed": ("UPDATE sessions SET hash = decode(repeat('00', 32), 'hex')", 7),
     "two changed places": (
         "UPDATE records SET seq = 99 WHERE seq = 3; UPDATE records SET seq = 3 WHERE seq = 4;"
@@ -525,6 +526,45 @@ def test_tampering_is_reported_with_session_and_event(
     assert f"session `{session}`: event {seq} " in found.value.detail
 
 
+BESIDE = {
+    "tail cut off and the end made to fit": (
+        "DELETE FROM records WHERE seq >= 6;"
+        "UPDATE sessions SET seq = 5, hash = (SELECT hash FROM records WHERE seq = 5),"
+        " time = (SELECT time FROM records WHERE seq = 5)"
+    ),
+    "the seal of the hash's own bytes": "UPDATE sessions SET seal = substr(hash, 1, 16)",
+    "another owner": """UPDATE sessions SET "user" = 'eve'""",
+    "another tenant": "UPDATE sessions SET tenant = 'evil'",
+    "another time": "UPDATE sessions SET time = time + 1",
+    "a session said to have no event": "UPDATE sessions SET seq = 0",
+}
+
+
+@pytest.mark.proves("postgres.tamper-evident")
+@pytest.mark.parametrize("statement", BESIDE.values(), ids=list(BESIDE))
+def test_what_no_chain_holds_is_checked_too(journal: PostgresJournal, sql: Sql, statement: str) -> None:
+    journal.append("s1", "r1", STORY, identity=ME)
+    journal.release("s1")
+    assert verify_sessions(journal).whole
+    sql(statement)
+    assert not verify_sessions(journal).whole
+
+
+@pytest.mark.proves("postgres.tamper-evident")
+def test_every_run_of_events_that_is_taken_out_is_missed(journal: PostgresJournal, sql: Sql) -> None:
+    count = len(STORY)
+    runs = [(first, last) for first in range(1, count + 1) for last in range(first, count + 1)]
+    for first, last in runs:
+        session = f"s{first}-{last}"
+        journal.append(session, "r1", STORY, identity=Identity("local", "me", session, "r1"))
+        journal.verify(session)
+        gone = "(SELECT no FROM sessions WHERE session = %s)"
+        sql(f"DELETE FROM records WHERE no = {gone} AND seq BETWEEN %s AND %s", session, first, last)
+        with pytest.raises(JournalError, match=f"event {first} ") as found:
+            journal.verify(session)
+        assert found.value.code == "journal_corrupt"
+
+
 @pytest.mark.proves("postgres.tamper-evident")
 @pytest.mark.parametrize(
     ("statement", "event"),
@@ -532,6 +572,10 @@ def test_tampering_is_reported_with_session_and_event(
         ("DELETE FROM records WHERE seq >= 6", "event 6 and what may follow"),
         ("UPDATE sessions SET seq = 5", "event 6 follows the end"),
         ("UPDATE sessions SET hash = '\\x00'", "event 7 was changed"),
+        (
+            "DELETE FROM records WHERE seq >= 6; UPDATE sessions SET seq = 5, hash = (SELECT hash FROM records WHERE seq = 5)",
+            "event 5 was changed, or what followed it was cut off",
+        ),
     ],
 )
 def test_a_session_without_its_end_is_noticed_before_anything_is_added(
@@ -616,7 +660,12 @@ def test_tables_are_brought_from_each_version_to_the_next_and_keep_what_they_hol
     for _ in range(2):
         with PostgresJournal(dsn, schema=schema, seconds=60) as late:
             assert len(list(late.records("s1"))) == len(STORY)
-    assert sql("SELECT version FROM versions WHERE part = 'journal' ORDER BY version") == [(1,), (2,), (3,)]
+    assert sql("SELECT version FROM versions WHERE part = 'journal' ORDER BY version") == [
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+    ]
     assert sql("SELECT colour FROM sessions") == [(None,)]
 
 

@@ -23,6 +23,7 @@ from ferrule.core.events import Event, Noticed, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.store import chain, rows
 from ferrule.store.journal import Journal, SqliteJournal
+from ferrule.store.salvage import salvage
 from ferrule.testing.journal_conformance import ME, STORY, JournalConformance
 
 
@@ -205,9 +206,13 @@ def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
 
 @pytest.mark.proves("journal.tamper-evident")
 @pytest.mark.parametrize("mark", [rows.PAGE - 1, rows.PAGE, rows.PAGE + 1])
-def test_an_end_mark_in_the_middle_is_reported_wherever_it_stands(path: Path, mark: int) -> None:
+def test_a_seal_in_the_middle_is_reported_wherever_it_stands(path: Path, mark: int) -> None:
     recorded(path, tuple(Noticed("n", str(number)) for number in range(2 * rows.PAGE)))
-    edited(path, f"UPDATE records SET tip = 1 WHERE id = {BASE + mark}")
+    with sqlite3.connect(path) as db:
+        (digest,) = db.execute("SELECT hash FROM records WHERE id = ?", (BASE + mark,)).fetchone()
+        own = hashlib.blake2s(digest, digest_size=16).digest()
+        db.execute("UPDATE records SET seal = ? WHERE id = ?", (own, BASE + mark))
+    db.close()
     with (
         SqliteJournal(path) as journal,
         pytest.raises(JournalError, match=f"event {mark + 1} follows the end"),
@@ -239,7 +244,7 @@ def edited(path: Path, *statements: str) -> None:
     db = sqlite3.connect(path)
     with db:
         for statement in statements:
-            db.execute(statement)
+            db.executescript(statement)
     db.close()
 
 
@@ -258,8 +263,17 @@ TAMPERED = {
     "tail cut off": (f"DELETE FROM records WHERE id >= {BASE + 6}", 6),
     "everything cut off": ("DELETE FROM records", 1),
     "renamed session": ("UPDATE sessions SET session = 's2'", 1),
-    "moved end mark": (f"UPDATE records SET tip = 1 WHERE id = {BASE + 3}", 4),
-    "odd end mark": (f"UPDATE records SET tip = 2 WHERE id = {BASE + 3}", 3),
+    "tail cut off and its seal kept": (
+        f"UPDATE records SET seal = (SELECT max(seal) FROM records) WHERE id = {BASE + 5};"
+        f"DELETE FROM records WHERE id >= {BASE + 6}",
+        5,
+    ),
+    "tail cut off and a seal made up": (
+        f"UPDATE records SET seal = substr(hash, 1, 16) WHERE id = {BASE + 5}; DELETE FROM records WHERE id >= {BASE + 6}",
+        5,
+    ),
+    "odd seal": (f"UPDATE records SET seal = 1 WHERE id = {BASE + 3}", 3),
+    "no seal": (f"UPDATE records SET seal = zeroblob(16) WHERE id = {BASE + 7}", 8),
     "line break moved between names": (
         f"UPDATE records SET run = run || char(10) || tenant, tenant = user, user = kind, kind = '2' WHERE id = {BASE + 2}",
         2,
@@ -391,6 +405,18 @@ def test_a_journal_of_a_newer_version_is_left_alone(path: Path) -> None:
     with SqliteJournal(path) as journal, pytest.raises(JournalError, match="newer version") as found:
         journal.append("s1", "r1", STORY, identity=ME)
     assert found.value.code == "journal_newer" and path.read_bytes() == before
+
+
+def test_a_journal_of_an_older_version_is_left_alone_and_its_reader_told_what_to_do(path: Path) -> None:
+    recorded(path)
+    edited(path, "PRAGMA user_version = 1")
+    before = path.read_bytes()
+    with SqliteJournal(path) as journal, pytest.raises(JournalError, match="older version") as found:
+        journal.append("s1", "r1", STORY, identity=ME)
+    assert found.value.code == "journal_older" and "sessions import" in found.value.hint
+    with pytest.raises(JournalError, match="older version"):
+        salvage(path)
+    assert path.read_bytes() == before
 
 
 def test_a_database_of_another_program_is_left_alone(path: Path) -> None:

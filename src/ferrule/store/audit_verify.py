@@ -21,7 +21,7 @@ from ferrule.core.frozen import frozen
 
 from .audit_export import read_export
 from .checkpoints import Checkpoint, compared, contradictions, signature_holds
-from .journal import Journal, SqliteJournal
+from .journal import Checkable, Journal
 from .jsonl import check_header, read_jsonl
 from .signing import Verifier
 
@@ -75,16 +75,22 @@ def verify_sessions(
     """Check these sessions; all of them, and the file itself, if none are named.
 
     With a `verifier` only checkpoints of its key count. Never raises for what does not hold; SessionNotFound for a name.
+    What others write or archive meanwhile is no finding.
     """
     done = Verified()
     if verifier is not None:
         points = [point for point in points if point.key == verifier.name]
     for session in sessions if sessions is not None else _every(journal, done):
         mine = [point for point in points if point.session == session]
-        done.sessions.append(_session(journal, session, mine, verifier, done.findings))
+        try:
+            done.sessions.append(_session(journal, session, mine, verifier, done.findings))
+        except SessionNotFound:
+            if sessions is not None:
+                raise
+            # It was archived since they were listed. If it vanished otherwise, the journal as a whole shows it.
     if sessions is None:
-        if isinstance(journal, SqliteJournal):
-            done.findings += [Finding(text) for text in _file(journal)]
+        if isinstance(journal, Checkable):
+            done.findings += [Finding(text) for text in _beside(journal)]
         _archived(journal, points, done)
         if not any(point.signed for point in done.sessions):
             done.notes.append(
@@ -121,7 +127,7 @@ def _session(
     return checked
 
 
-def _file(journal: SqliteJournal) -> list[str]:
+def _beside(journal: Checkable) -> list[str]:
     try:
         return journal.findings()
     except JournalError as error:

@@ -10,10 +10,15 @@ The hash of an event is
 The names before `body` hold no newline, so a row reads in one way only. The hash before the first event is
 32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is written with `\\u` escapes.
 
-What the chain shows: an event that was changed, removed, inserted or moved, and a tail that was cut off
-(the last row alone is marked as the tip). What it cannot show: a forger who computes the whole chain
-anew, or an older copy of the journal put in place of this one. Against both, keep the hash of
-`Journal.head` somewhere else and compare.
+The last event of a session, and no other, has a seal, which moves on with each append:
+
+    seal = BLAKE2s( hash of the event ), 16 bytes
+
+What the chain shows: an event that was changed, removed, inserted or moved, and a tail that was cut off, because
+the event that is now the last one has no seal any more. What it cannot show: a forger who computes hashes,
+for there is no key in them (one seal is enough to hide that a tail was cut off), or an older copy of the
+journal put in place of this one. Against both, keep the hash of `Journal.head` somewhere else and compare, or sign it
+(`checkpoints`).
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from hashlib import sha256
+from hashlib import blake2s, sha256
 from typing import Any, NoReturn
 
 from ferrule.core.calls import Result, compact
@@ -30,11 +35,19 @@ from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 
 FIRST = bytes(32)
 """The hash before the first event."""
+UNSEALED = bytes(16)
+"""Where the seal would be in an event that is not the last one: as long, so that a row keeps its size."""
 
 
 def link(previous: bytes, row: bytes) -> bytes:
     """The hash of a row that follows `previous`."""
     return sha256(previous + row).digest()
+
+
+def seal(digest: bytes) -> bytes:
+    """The seal of the event with this hash, if it is the last of its session."""
+    # BLAKE2s: of so few bytes SHA-256 takes twice as long, and this is in the loop of every run.
+    return blake2s(digest, digest_size=16).digest()
 
 
 def address(session: str, run: str, tenant: str, user: str) -> str:
@@ -102,15 +115,18 @@ def _head(text: str, cap: int) -> str:
 def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
     """Walk a session's rows and yield `(seq, hash)` of each one that holds.
 
-    A row is `(seq, tip, run, tenant, user, kind, time, body, hash)`, all but `seq` and `tip` as stored bytes.
+    A row is `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored bytes.
     Raises JournalError (`journal_corrupt`) at the first event that does not hold, naming it.
     """
-    name, previous, expected, tip = session.encode(), FIRST, 1, False
-    for seq, is_tip, run, tenant, user, kind, time, body, digest in rows:
+    name = session.encode()
+    previous = FIRST
+    expected = 1
+    ended = False
+    for seq, mark, run, tenant, user, kind, time, body, digest in rows:
         if seq != expected:
-            what = "is missing" if not tip else "is missing, and events follow the end of the session"
+            what = "is missing" if not ended else "is missing, and events follow the end of the session"
             broken(session, expected, what)
-        if tip:
+        if ended:
             broken(session, seq, "follows the end of the session")
         parts = (name, run, tenant, user, kind, b"%d" % seq, time, body)
         if any(not isinstance(part, bytes) for part in parts) or any(b"\n" in part for part in parts[:7]):
@@ -118,10 +134,12 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
         if link(previous, b"\n".join(parts)) != digest:
             broken(session, seq, "was changed, moved or inserted")
         yield seq, digest
-        previous, expected, tip = digest, expected + 1, is_tip == 1
-        if is_tip not in (0, 1):
-            broken(session, seq, "carries a wrong mark")
-    if not tip:
+        previous = digest
+        expected += 1
+        ended = mark == seal(digest)
+        if not ended and mark != UNSEALED:
+            broken(session, seq, "carries a wrong seal: it was changed, or what followed it was cut off")
+    if not ended:
         broken(session, expected, "and what may follow it are missing")
 
 

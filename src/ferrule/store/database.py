@@ -5,9 +5,10 @@ the operating system's hands when it returns. A power cut may then take the last
 the order or an earlier one. `power` durability (`synchronous=FULL`) syncs each append to the disk.
 
 A row's key is `session number << 32 | seq`, so a session's events lie together and the key forbids two
-events with one number. The `tip` mark moves with each append by a trigger: it costs no second page, and
-a tail that is cut off takes it along. `session` stands in the first row of a session only, so that
-`salvage` can do without the table of sessions.
+events with one number. The `seal` (`chain`) stands in the last row of a session; a trigger takes it from the row before with
+each append. It costs no second page, a row keeps its size (else a long one would be written anew), and a tail
+that is cut off takes it along. `session` stands in the first row of a session only, so that `salvage` can do
+without the table of sessions. `session_set` is one row about the table of sessions (`whole`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ferrule.core.errors import ConfigError, FerruleError, JournalError
 from .lease import Leases
 from .paths import private_folder
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the tables (`PRAGMA user_version`)."""
 APPLICATION = 0x46455252
 """`PRAGMA application_id` of a Ferrule journal: the letters FERR."""
@@ -34,12 +35,14 @@ CREATE TABLE sessions (
     no INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, user TEXT NOT NULL
 );
 CREATE TABLE records (
-    id INTEGER PRIMARY KEY, tip INTEGER NOT NULL, time INTEGER NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, seal BLOB NOT NULL, time INTEGER NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
     tenant TEXT NOT NULL, user TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL, session TEXT
 );
 CREATE INDEX runs ON records (kind, id) WHERE kind IN ('run.started', 'run.finished');
-CREATE TRIGGER move_tip AFTER INSERT ON records
-    BEGIN UPDATE records SET tip = 0 WHERE id = new.id - 1; END;
+CREATE TRIGGER move_seal AFTER INSERT ON records
+    BEGIN UPDATE records SET seal = zeroblob(16) WHERE id = new.id - 1 AND seal <> zeroblob(16); END;
+CREATE TABLE session_set (numbers INTEGER NOT NULL, mark BLOB NOT NULL);
+INSERT INTO session_set VALUES (0, zeroblob(32));
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {SCHEMA};
 """
@@ -48,7 +51,7 @@ PRAGMA user_version = {SCHEMA};
 def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3.Connection:
     """A connection to a journal (in memory without a path), made if it is missing.
 
-    Raises JournalError if the file is newer than this version, is no journal, is damaged or cannot be used.
+    Raises JournalError if the file is newer or older than this version reads, is no journal, is damaged or cannot be used.
     """
     if durability not in DURABILITY:
         raise ConfigError(f"durability = `{durability}`: use `process` or `power`")
@@ -86,12 +89,26 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
             code="journal_newer",
             hint="use that version, or another journal",
         )
+    check_not_older(db, where)
     # WAL of 4,000 pages: a checkpoint syncs the disk, and that happens inside somebody's append.
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {DURABILITY[durability]}")
     db.execute("PRAGMA wal_autocheckpoint = 4000")
     if not tables:
         db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
+
+
+def check_not_older(db: sqlite3.Connection, where: str) -> None:
+    """Raises JournalError (`journal_older`) for a journal whose tables this version does not know any more."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    if application == APPLICATION and version < SCHEMA:
+        raise JournalError(
+            f"`{where}` was written by an older version (format {version}, this one reads {SCHEMA} alone)",
+            code="journal_older",
+            hint="move it away and a new one is made; to take its sessions along, `ferrule sessions export --format"
+            " jsonl` with the version that wrote it, then `ferrule sessions import` with this one",
+        )
 
 
 def make_lock(path: Path) -> Leases:

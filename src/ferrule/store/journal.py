@@ -112,6 +112,15 @@ class Sharing(Protocol):
         ...
 
 
+@runtime_checkable
+class Checkable(Protocol):
+    """A journal that can say what does not hold of it beyond the chains of its sessions."""
+
+    def findings(self) -> list[str]:
+        """A sentence for each thing that does not hold. Raises JournalError where it cannot be looked at."""
+        ...
+
+
 @dataclass(slots=True)
 class Writing:
     """Where a session that a journal writes stands. `no` is 0 until its first event is written."""
@@ -125,7 +134,7 @@ class Writing:
     address: str = ""
 
 
-INSERT = "INSERT INTO records VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _RESULTS = frozenset({ToolAnswered, CallEvaluated})
 
 
@@ -134,12 +143,13 @@ def chained(
 ) -> tuple[list[Record], list[tuple[Any, ...]]]:
     """The events as they will be kept and their rows, each hashed with the one before (see `chain`); `writing` moves along.
 
-    A row is `(key, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT` wants it.
+    A row is `(key, seal, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT` wants it.
     """
     records: list[Record] = []
     made: list[tuple[Any, ...]] = []
     key, seq, previous = writing.no << BITS, writing.seq, writing.hash
     run, address, (tenant, user) = writing.run, writing.address, writing.owner
+    last = len(events) - 1
     for event in events:
         seq += 1
         if at is not None:
@@ -158,7 +168,8 @@ def chained(
             row = f"{address}{kind}\n{seq}\n{now}\n{text}".encode()
         previous = sha256(previous + row).digest()
         first = session if seq == 1 else None
-        made.append((key | seq, now, run, kind, tenant, user, text, previous, first))
+        mark = chain.seal(previous) if len(made) == last else chain.UNSEALED
+        made.append((key | seq, mark, now, run, kind, tenant, user, text, previous, first))
         records.append(Record(session, seq, now, run, event, previous.hex(), tenant, user, text))
     writing.seq, writing.hash = seq, previous
     return records, made
@@ -184,6 +195,8 @@ class SqliteJournal:
         self._cap = max_result_bytes
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
+        # One for all appends: to make one for each costs as much as the seal of an event.
+        self._cursor: sqlite3.Cursor | None = None
         self._leases = Leases(None)
         self._writing: dict[str, Writing] = {}
         self._closed = False
@@ -210,7 +223,7 @@ class SqliteJournal:
                 writing = self._address(session, run, identity)
             if not events:
                 return []
-            db = cast(sqlite3.Connection, self._db)
+            db = cast(sqlite3.Cursor, self._cursor)
             try:
                 if many := len(events) > 1 or not writing.no:
                     db.execute("BEGIN IMMEDIATE")
@@ -292,18 +305,15 @@ class SqliteJournal:
             writing = Writing(0, 0, chain.FIRST, owner)
         else:
             no = row[0]
-            seq, digest, tip = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
-            if not tip:
+            seq, digest, sealed = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+            if not sealed:
                 chain.broken(session, seq + 1, "and what may follow it are missing")
             writing = Writing(no, seq, digest, (row[1], row[2]))
         self._writing[session] = writing
         return writing
 
     def _new_session(self, session: str, writing: Writing) -> int:
-        cursor = cast(sqlite3.Connection, self._db).execute(
-            "INSERT INTO sessions (session, tenant, user) VALUES (?, ?, ?)", (session, *writing.owner)
-        )
-        return cast(int, cursor.lastrowid)
+        return whole.add(cast(sqlite3.Connection, self._db), session, *writing.owner)
 
     def lease(self, session: str) -> None:
         with self._lock:
@@ -330,21 +340,30 @@ class SqliteJournal:
                 try:
                     text = body.decode()
                     event = decode(kind, json.loads(text))
+                    spelled = digest.hex()
                 except (ValueError, TypeError, AttributeError):
                     chain.broken(session, seq, "cannot be read")
-                yield Record(session, seq, at, run, event, digest.hex(), tenant, user, text)
+                yield Record(session, seq, at, run, event, spelled, tenant, user, text)
                 expected += 1
 
     def head(self, session: str) -> tuple[int, str]:
         no = self._known(session)
-        seq, digest, _ = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+        try:
+            seq, digest, _ = self._read(f"reading `{session}`", lambda db: rows.last(db, session, no))
+        except JournalError:
+            self._check_there(session, no)
+            raise
         return seq, digest.hex()
 
     def verify(self, session: str) -> None:
         no = self._known(session)
-        for _ in chain.check(session, rows.raw(self._open(), session, no, self._lock)):
-            pass
-        self._read(f"checking `{session}`", lambda db: whole.check_marks(db, session, no))
+        try:
+            for _ in chain.check(session, rows.raw(self._open(), session, no, self._lock)):
+                pass
+            self._read(f"checking `{session}`", lambda db: whole.check_marks(db, session, no))
+        except JournalError:
+            self._check_there(session, no)
+            raise
 
     def findings(self) -> list[str]:
         """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence each (see `whole`)."""
@@ -393,6 +412,11 @@ class SqliteJournal:
             raise unknown(session)
         return row[0]
 
+    def _check_there(self, session: str, no: int) -> None:
+        """Raises SessionNotFound if somebody archived the session while it was read: its events are not missing then."""
+        if self._known(session) != no:
+            raise unknown(session)
+
     def _row(self, session: str) -> tuple[int, str, str] | None:
         sql = "SELECT no, tenant, user FROM sessions WHERE session = ?"
         return self._read(f"looking for `{session}`", lambda db: db.execute(sql, (session,)).fetchone())
@@ -420,6 +444,7 @@ class SqliteJournal:
                 self._leases.present()
             try:
                 self._db = open_database(self.path, self._durability, self._leases)
+                self._cursor = self._db.cursor()
             except BaseException:
                 # Else this process would seem to use a file that it could not open, and nothing could salvage it.
                 self._leases.close()
@@ -433,6 +458,7 @@ class SqliteJournal:
             if self._db is not None:
                 self._db.close()
                 self._db = None
+                self._cursor = None
             self._leases.close()
 
     def __enter__(self) -> SqliteJournal:

@@ -22,7 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ferrule.core.errors import ConfigError, FerruleError, JournalError
 from ferrule.core.events import Event, Record, decode
@@ -40,7 +40,7 @@ PAGE = 128
 
 _APPEND = """
 WITH head AS (
-    UPDATE {s}.sessions SET seq = %s, hash = %s, time = %s, tenant = %s, "user" = %s,
+    UPDATE {s}.sessions SET seq = %s, hash = %s, seal = %s, time = %s, tenant = %s, "user" = %s,
            until = clock_timestamp() + %s * interval '1 second'
     WHERE no = %s AND token = %s AND seq = %s AND hash = %s RETURNING no
 )
@@ -49,14 +49,40 @@ SELECT head.no, event.seq, event.time, %s, event.kind, %s, %s, event.body, event
 FROM head, unnest(%s::integer[], %s::bigint[], %s::text[], %s::text[], %s::bytea[]) AS event (seq, time, kind, body, hash)
 RETURNING 1
 """
-_KNOWN = "SELECT no, seq, hash, token FROM {s}.sessions WHERE session = %s AND seq > 0"
-_LAST = "SELECT seq, hash FROM {s}.records WHERE no = %s ORDER BY seq DESC LIMIT 1"
+_KNOWN = (
+    'SELECT no, seq, hash, token, seal, time, tenant, "user" FROM {s}.sessions WHERE session = %s AND seq > 0'
+)
+_LAST = (
+    "SELECT r.seq, r.hash, s.seal FROM {s}.records r JOIN {s}.sessions s USING (no)"
+    " WHERE no = %s ORDER BY r.seq DESC LIMIT 1"
+)
+_UNBEGUN = (
+    "SELECT session FROM {s}.sessions s WHERE seq < 1"
+    " AND EXISTS (SELECT FROM {s}.records r WHERE r.no = s.no) ORDER BY no"
+)
+_STRAY = (
+    "SELECT DISTINCT no FROM {s}.records r"
+    " WHERE NOT EXISTS (SELECT FROM {s}.sessions s WHERE s.no = r.no) ORDER BY no"
+)
 _RECORDED = "SELECT hash FROM {s}.records WHERE no = %s AND seq = %s"
 _END = "SELECT seq FROM {s}.sessions WHERE no = %s"
 _PAGE = (
     'SELECT seq, time, run, kind, body, hash, tenant, "user" FROM {s}.records'
     " WHERE no = %s AND seq >= %s ORDER BY seq LIMIT %s"
 )
+
+
+class _Known(NamedTuple):
+    """What the table of sessions says of one."""
+
+    no: int
+    seq: int
+    hash: bytes
+    token: int
+    seal: bytes
+    time: int
+    tenant: str
+    user: str
 
 
 @dataclass(slots=True)
@@ -104,7 +130,8 @@ class PostgresJournal:
         )
         self._leases = PostgresLeases(self._db, lease_seconds)
         self._sql = {
-            sql: sql.format(s=f'"{schema}"') for sql in (_APPEND, _KNOWN, _LAST, _RECORDED, _END, _PAGE)
+            sql: sql.format(s=f'"{schema}"')
+            for sql in (_APPEND, _KNOWN, _LAST, _UNBEGUN, _STRAY, _RECORDED, _END, _PAGE)
         }
         self._now = now
         self._cap = max_result_bytes
@@ -182,10 +209,12 @@ class PostgresJournal:
             return
 
     def _values(self, held: _Held, rows: list[tuple[Any, ...]], pending: _Pending) -> tuple[Any, ...]:
-        seqs, times, _, kinds, _, _, bodies, hashes, _ = (list(column) for column in zip(*rows, strict=True))
+        seqs, seals, times, _, kinds, _, _, bodies, hashes, _ = (
+            list(column) for column in zip(*rows, strict=True)
+        )
         tenant, user = held.owner
         return (
-            *pending.after, times[-1], tenant, user, self._leases.seconds, held.row, held.token, *pending.before,
+            *pending.after, seals[-1], times[-1], tenant, user, self._leases.seconds, held.row, held.token, *pending.before,
             held.run, tenant, user, seqs, times, kinds, bodies, hashes,
         )  # fmt: skip
 
@@ -279,7 +308,7 @@ class PostgresJournal:
 
     def _check_end(self, session: str, taken: Taken, until: float) -> None:
         rows = self._ask(_LAST, (taken.no,), f"reading `{session}`", until)
-        if not rows or rows[0] != (taken.seq, taken.hash):
+        if not rows or rows[0] != (taken.seq, taken.hash, chain.seal(taken.hash)):
             self._leases.release([taken.no], until)
             _check_last(session, rows, taken.seq)
 
@@ -319,7 +348,7 @@ class PostgresJournal:
     # ---- reading
 
     def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
-        no = self._known(session)[0]
+        no = self._known(session).no
         expected = max(after, 0) + 1
         while page := self._ask(_PAGE, (no, expected, PAGE), f"reading `{session}`"):
             for seq, at, run, kind, body, digest, tenant, user in page:
@@ -333,30 +362,47 @@ class PostgresJournal:
                 expected += 1
 
     def head(self, session: str) -> tuple[int, str]:
-        _, seq, digest, _ = self._known(session)
-        return seq, digest.hex()
+        known = self._known(session)
+        return known.seq, known.hash.hex()
 
     def verify(self, session: str) -> None:
-        no, end, digest, _ = self._known(session)
+        known = self._known(session)
         try:
-            checked = deque(chain.check(session, self._raw(no, end)), maxlen=1)
+            checked = deque(chain.check(session, self._raw(session, known)), maxlen=1)
         except JournalError as error:
             error.hint = _HINT
             raise
-        if checked[0][1] != digest:
-            _broken(session, end, "was changed")
+        if checked[0][1] != known.hash:
+            _broken(session, known.seq, "was changed")
 
-    def _raw(self, no: int, end: int) -> Iterator[tuple[Any, ...]]:
+    def _raw(self, session: str, known: _Known) -> Iterator[tuple[Any, ...]]:
         """The rows for `chain.check`, up to the end that the session had, and one more if its row says less than there is."""
         start = 1
-        while page := self._ask(_PAGE, (no, start, PAGE), "checking"):
+        while page := self._ask(_PAGE, (known.no, start, PAGE), "checking"):
             for seq, at, run, kind, body, digest, tenant, user in page:
-                if seq > end and self._ask(_END, (no,), "checking")[0][0] > end:
+                if seq > known.seq and self._ask(_END, (known.no,), "checking")[0][0] > known.seq:
                     # Somebody appended meanwhile: that is for the next check.
                     return
                 parts = (run, tenant, user, kind, str(at), body)
-                yield seq, int(seq == end), *(part.encode() for part in parts), digest
+                mark = known.seal if seq == known.seq else chain.UNSEALED
+                yield seq, mark, *(part.encode() for part in parts), digest
+                if (tenant, user) != (known.tenant, known.user):
+                    _broken(session, seq, "does not belong to whom the table of sessions says")
+                if seq == known.seq and at != known.time:
+                    _broken(session, seq, "has another time than the table of sessions says")
             start = page[-1][0] + 1
+
+    def findings(self) -> list[str]:
+        """What does not hold beyond the chains of the sessions, a sentence each; that a session is gone is not seen."""
+        unbegun = self._ask(_UNBEGUN, (), "checking")
+        stray = self._ask(_STRAY, (), "checking")
+        return [
+            *(
+                f"session `{session}` has events, and the table of sessions says none"
+                for (session,) in unbegun
+            ),
+            *(f"session number {no} has events and is missing from the table of sessions" for (no,) in stray),
+        ]
 
     def sessions(
         self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
@@ -366,14 +412,12 @@ class PostgresJournal:
     def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
         return postgres_sessions.find(self._db, prefix, tenant, user)
 
-    def _known(self, session: str) -> tuple[int, int, bytes, int]:
-        """Row, last event, its hash, token."""
+    def _known(self, session: str) -> _Known:
         self._check_open()
         rows = self._ask(_KNOWN, (session,), f"looking for `{session}`") if storable(session) else []
         if not rows:
             raise unknown(session)
-        no, seq, digest, token = rows[0]
-        return no, seq, digest, token
+        return _Known(*rows[0])
 
     def _ask(self, sql: str, values: Sequence[Any], doing: str, until: float | None = None) -> Rows:
         return self._db.ask(self._sql[sql], values, doing=doing, until=until)
@@ -426,7 +470,7 @@ def _check_last(session: str, rows: Rows, end: int) -> NoReturn:
         _broken(session, last + 1, "and what may follow it are missing")
     if last > end:
         _broken(session, end + 1, "follows the end of the session")
-    _broken(session, end, "was changed")
+    _broken(session, end, "was changed, or what followed it was cut off")
 
 
 def _taken_over(session: str) -> JournalError:

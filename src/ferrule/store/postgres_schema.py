@@ -5,8 +5,8 @@ process that finds it older, in one transaction and under a lock that the others
 one is left alone. Where the role of the workers may not make tables, somebody else runs `script` once.
 
 Events are only ever added: `grants` gives workers no right to change or remove a row of `records`. The end of each
-session, its number of events and the last hash, stands in its row of `sessions` and moves with every append, so a
-tail that is cut off is noticed. No index covers what an append changes of that row, which then stays on its page. `token`
+session, its number of events, the last hash and its seal (`chain`), stands in its row of `sessions` and moves with every
+append, so a tail that is cut off is noticed. No index covers what an append changes of that row, which then stays on its page. `token`
 counts the writers a session has had; see `postgres_lease`.
 """
 
@@ -39,6 +39,16 @@ CREATE TABLE "{schema}".records (
 CREATE INDEX runs ON "{schema}".records (no, kind, seq) WHERE kind IN ('run.started', 'run.finished');
 """
 
+_JOURNAL_2 = """
+ALTER TABLE "{schema}".sessions ADD COLUMN seal bytea NOT NULL DEFAULT '';
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM "{schema}".sessions WHERE seq > 0) THEN
+        RAISE EXCEPTION 'the journal in schema {schema} was written by an older version: export its sessions with that'
+            ' version, then import them into another schema with this one';
+    END IF;
+END $$;
+"""
+
 _ARTIFACTS_1 = """
 CREATE TABLE "{schema}".artifacts (
     no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -54,7 +64,7 @@ CREATE TABLE "{schema}".chunks (
 ALTER TABLE "{schema}".chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
-PARTS: dict[str, tuple[str, ...]] = {"journal": (_JOURNAL_1,), "artifacts": (_ARTIFACTS_1,)}
+PARTS: dict[str, tuple[str, ...]] = {"journal": (_JOURNAL_1, _JOURNAL_2), "artifacts": (_ARTIFACTS_1,)}
 """For each part, what leads to version 1, 2, and so on. An entry never changes once it was released."""
 
 _RIGHTS = {

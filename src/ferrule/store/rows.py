@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ferrule.core.errors import JournalError
+
 from . import chain
 from .database import BITS
 
 PAGE = 128
 """Rows read at once."""
-_RAW = "tip, " + ", ".join(
+LAST_NUMBER = 1 << 63 - BITS
+"""From here on a session's number leaves no room for its events in a row's key."""
+_RAW = "seal, " + ", ".join(
     f"CAST({name} AS BLOB)" for name in ("run", "tenant", "user", "kind", "time", "body")
 )
 RAW = f"{_RAW}, hash"
@@ -24,7 +28,13 @@ RAW = f"{_RAW}, hash"
 
 
 def span(no: int) -> tuple[int, int]:
-    """First and last possible key of a session's rows."""
+    """First and last possible key of a session's rows. Raises JournalError for a number that no session can have."""
+    if not 0 < no < LAST_NUMBER:
+        raise JournalError(
+            f"a session has the number {no} in the table of sessions, and no session can have it",
+            code="journal_corrupt",
+            hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
+        )
     return no << BITS, (no + 1 << BITS) - 1
 
 
@@ -42,8 +52,8 @@ def raw(
 ) -> Iterator[tuple[Any, ...]]:
     """All rows of a session for `chain.check`. Raises JournalError naming the first one that cannot be read.
 
-    The last row of a page is read again with the next page: had another process appended in between, its mark as
-    the tip would be out of date.
+    The last row of a page is read again with the next page: had another process appended in between, its seal
+    would be out of date.
     """
     held: tuple[Any, ...] | None = None
     limit = PAGE
@@ -67,11 +77,14 @@ def raw(
 
 
 def last(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
-    """Number and hash of a session's last row, and whether it is marked as the tip."""
+    """Number and hash of a session's last row, and whether it has its seal."""
     row = db.execute(
-        f"SELECT id - {no << BITS}, hash, tip FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        f"SELECT id - {no << BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
         span(no),
     ).fetchone()
     if row is None:
         chain.broken(session, 1, "and what may follow it are missing")
-    return row[0], row[1], row[2] == 1
+    seq, digest, mark = row
+    if not isinstance(digest, bytes):
+        chain.broken(session, seq, "was changed")
+    return seq, digest, mark == chain.seal(digest)

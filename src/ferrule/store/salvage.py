@@ -13,8 +13,8 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
 
-from . import chain, rows
-from .database import BITS, make_lock, open_database
+from . import chain, rows, whole
+from .database import BITS, check_not_older, make_lock, open_database
 from .journal import INSERT, SqliteJournal
 
 
@@ -31,7 +31,8 @@ def salvage(path: Path) -> Salvaged:
     """Replace the journal by one that holds what is intact of each session, from its first event on.
 
     A session that was cut gets a `notice` at its end that says so. The old file is only read, then renamed to
-    `<name>.damaged-<n>` (with its `-wal`). Raises JournalError if it is missing or in use.
+    `<name>.damaged-<n>` (with its `-wal`). Raises JournalError if it is missing, in use, or of an
+    older version.
     """
     path = path.absolute()
     if not path.exists():
@@ -42,6 +43,7 @@ def salvage(path: Path) -> Salvaged:
             raise JournalError(
                 f"`{path}` is in use by another process", code="journal_busy", hint="end it, then try again"
             )
+        _refuse_older(path)
         draft = path.with_name(path.name + ".salvage")
         for suffix in _SUFFIXES:
             draft.with_name(draft.name + suffix).unlink(missing_ok=True)
@@ -56,6 +58,17 @@ def salvage(path: Path) -> Salvaged:
         return salvaged
     finally:
         leases.close()
+
+
+def _refuse_older(path: Path) -> None:
+    """Nothing in the tables of an older version would be found intact. What its header says may be damage, too."""
+    old = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    try:
+        check_not_older(old, str(path))
+    except sqlite3.DatabaseError:
+        return
+    finally:
+        old.close()
 
 
 _SUFFIXES = ("", "-wal", "-shm", ".lock")
@@ -85,7 +98,7 @@ def _copy(path: Path, draft: Path, salvaged: Salvaged) -> None:
                 if reason:
                     salvaged.lost.append(reason)
                     if last is not None:
-                        cut.append((Identity(last[3], last[4], session, last[2]), reason))
+                        cut.append((Identity(last[2], last[3], session, last[1]), reason))
         finally:
             old.close()
     finally:
@@ -124,7 +137,7 @@ def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int
 def _copy_session(
     old: sqlite3.Connection, new: sqlite3.Connection, no: int, session: str
 ) -> tuple[tuple[Any, ...] | None, str]:
-    """Copy what verifies; `(last row as (seq, tip, run, tenant, user, ...), why it ended early)`."""
+    """Copy what verifies; `((number of the last row, its run, tenant, user), why it ended early)`."""
     seen: list[tuple[Any, ...]] = []
 
     def watched() -> Iterator[tuple[Any, ...]]:
@@ -138,10 +151,22 @@ def _copy_session(
         for seq, digest in chain.check(session, watched()):
             run, tenant, user, kind, time, body = (part.decode() for part in seen[0][2:8])
             if last is None:
-                new.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", (no, session, tenant, user))
-            last = (seq, 1, run, tenant, user)
-            key, name = no << BITS | seq, session if seq == 1 else None
-            new.execute(INSERT, (key, int(time), run, kind, tenant, user, body, digest, name))
+                whole.add(new, session, tenant, user, no=no)
+            last = (seq, run, tenant, user)
+            name = session if seq == 1 else None
+            row = (
+                no << BITS | seq,
+                chain.seal(digest),
+                int(time),
+                run,
+                kind,
+                tenant,
+                user,
+                body,
+                digest,
+                name,
+            )
+            new.execute(INSERT, row)
         return last, ""
     except JournalError as error:
         return last, error.detail

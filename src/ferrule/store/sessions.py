@@ -10,10 +10,16 @@ from ferrule.core.errors import SessionNotFound
 from ferrule.core.frozen import frozen
 
 from .database import BITS
-from .rows import span
+from .rows import LAST_NUMBER, span
 
 _OF_A_KIND = "FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ? AND id BETWEEN ? AND ?"
 """The first condition is the one of the index of runs."""
+
+_USABLE = (
+    f"s.no BETWEEN 1 AND {LAST_NUMBER - 1}"
+    " AND typeof(s.session) = 'text' AND typeof(s.tenant) = 'text' AND typeof(s.user) = 'text'"
+)
+"""A row of the table of sessions that was not damaged beyond use: `whole` reports the others."""
 
 
 @frozen
@@ -44,7 +50,7 @@ def listed(
     rows = db.execute(
         f"SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN records r ON r.id ="
         f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << {BITS}) - 1)"
-        " WHERE (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) ORDER BY r.time DESC, s.no DESC"
+        f" WHERE {_USABLE} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) ORDER BY r.time DESC, s.no DESC"
         " LIMIT ?3",
         (tenant, user, -1 if limit is None else limit),
     ).fetchall()

@@ -106,8 +106,8 @@ def test_removing_what_says_that_a_session_was_archived_is_noticed(path: Path, t
     db.commit()
     db.close()
     with SqliteJournal(path) as journal:
-        (finding,) = verify_sessions(journal).findings
-    assert "session number 1 is missing" in finding.text
+        texts = [finding.text for finding in verify_sessions(journal).findings]
+    assert any("session number 1 is missing" in text for text in texts)
 
 
 @pytest.mark.proves("archive.tombstone")

@@ -67,6 +67,8 @@ def forged(path: Path, seq: int, body: str) -> None:
         row = f"{chain.address('s1', run, tenant, user)}{kind}\n{number}\n{time}\n{text}"
         previous = chain.link(previous, row.encode())
         db.execute("UPDATE records SET body = ?, hash = ? WHERE id = ?", (text, previous, key))
+    sql = "UPDATE records SET seal = ? WHERE id = (SELECT max(id) FROM records WHERE id >> 32 = 1)"
+    db.execute(sql, (chain.seal(previous),))
     db.commit()
     db.close()
 
@@ -172,7 +174,7 @@ def test_a_session_that_was_taken_away_is_noticed(path: Path, signer: Signer) ->
     db = sqlite3.connect(path)
     db.executescript("DELETE FROM records WHERE id >> 32 = 2; DELETE FROM sessions WHERE no = 2")
     db.close()
-    (text,) = findings(path, signer.verifier)
+    *_, text = findings(path, signer.verifier)
     assert "session `s2` is gone" in text and "its event 2" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.store import whole
+from ferrule.store import rows, whole
+from ferrule.store.archive import archive
 from ferrule.store.audit_export import export_audit, read_export
 from ferrule.store.audit_verify import Verified, verify_file, verify_sessions
 from ferrule.store.journal import SqliteJournal
@@ -111,7 +113,7 @@ def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> i
         which = min(which, other)
     elif kind == "insert":
         source = draw.randrange(count)
-        copied = "tip, time, run, kind, tenant, user, body, hash, session"
+        copied = "seal, time, run, kind, tenant, user, body, hash, session"
         row = db.execute(f"SELECT {copied} FROM records WHERE id = ?", (keys[source],)).fetchone()
         for key in reversed(keys[which:]):
             db.execute("UPDATE records SET id = ? WHERE id = ?", (key + 1, key))
@@ -120,12 +122,11 @@ def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> i
         which += source == which
     elif kind == "append":
         last = keys[-1]
-        sql = "INSERT INTO records SELECT ?, 1, time, run, kind, tenant, user, body, hash, NULL FROM records WHERE id = ?"
+        sql = "INSERT INTO records SELECT ?, seal, time, run, kind, tenant, user, body, hash, NULL FROM records WHERE id = ?"
         db.execute(sql, (last + 1, last))
         return count + 1
     elif kind == "mark":
-        db.execute("UPDATE records SET tip = 1 - tip WHERE id = ?", (keys[which],))
-        return which + 2
+        db.execute("UPDATE records SET seal = hash WHERE id = ?", (keys[which],))
     else:
         wrong = "'other'" if which == 0 else f"(SELECT session FROM records WHERE id = {keys[0]})"
         db.execute(f"UPDATE records SET session = {wrong} WHERE id = ?", (keys[which],))
@@ -158,7 +159,7 @@ BESIDE = {
     "another tenant": "UPDATE sessions SET tenant = 'evil' WHERE no = 2",
     "a session struck from the table": "DELETE FROM sessions WHERE no = 2",
     "a session taken away": "DELETE FROM sessions WHERE no = 2; DELETE FROM records WHERE id >> 32 = 2",
-    "another trigger": "DROP TRIGGER move_tip",
+    "another trigger": "DROP TRIGGER move_seal",
     "one more trigger": "CREATE TRIGGER forget AFTER INSERT ON records BEGIN DELETE FROM records WHERE id = new.id; END",
     "one more table": "CREATE TABLE notes (text)",
     "no index": "DROP INDEX runs",
@@ -395,7 +396,7 @@ def test_a_journal_that_is_being_written_is_not_called_changed(
             name = f"new{begun}"
             other.append(name, "r", [Noticed("x", "y")], identity=Identity("local", "ann", name, "r"))
 
-    looks = ["_schema", "_structure", "_strangers", "_emptied", "_gaps"]
+    looks = ["_schema", "_structure", "_strangers", "_emptied", "_gaps", "_set"]
     for name in looks:
         real = getattr(whole, name)
 
@@ -418,3 +419,33 @@ def test_a_journal_that_is_being_written_is_not_called_changed(
     assert verified(copy).findings == []
     assert begun > len(looks)
     assert verified(copy).whole
+
+
+@pytest.mark.proves("audit.verify.written")
+@pytest.mark.parametrize("at", range(8))
+def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Another process archives everything before the `at`-th look into the events of a session."""
+    path = tmp_path / "journal.db"
+    with SqliteJournal(path) as journal:
+        for name in ("s1", "s2"):
+            me = Identity("local", "me", name, "r1")
+            journal.append(name, "r1", [Noticed("n", str(number)) for number in range(300)], identity=me)
+    looks = itertools.count()
+
+    def looking(real: Any) -> Any:
+        def look(*args: Any, **more: Any) -> Any:
+            if next(looks) == at:
+                with SqliteJournal(path) as other:
+                    done = archive(other, ["s1", "s2"], tmp_path / "all.jsonl.gz")
+                    assert done.sessions == ["s1", "s2"]
+            return real(*args, **more)
+
+        return look
+
+    for module, name in ((rows, "page"), (rows, "last"), (whole, "check_marks")):
+        monkeypatch.setattr(module, name, looking(getattr(module, name)))
+    assert verified(path).findings == []
+    assert next(looks) > at
+    assert verified(path).whole
