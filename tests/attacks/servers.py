@@ -226,3 +226,16 @@ def exchanged(face: Face, *pieces: bytes) -> Answer | None:
             return Answer(answer.status, headers, answer.read().decode(errors="replace"))
         except (ConnectionError, http.client.IncompleteRead):
             return Answer(answer.status, headers, "")
+
+
+def wait_for_run(face: Face, answer: Answer) -> str:
+    """Watch the run that a page of the console began until it is over; its session."""
+    session = answer.headers["location"].partition("a=")[2]
+    with socket.create_connection(("127.0.0.1", face.port), timeout=60) as watching:
+        watching.sendall(spelled(face, got(f"/stream?session={session}&cursor=0")))
+        told = b""
+        while b"event: run.finished" not in told:
+            more = watching.recv(65_536)
+            assert more, told
+            told += more
+    return session

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import http.client
 import json
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import TOKEN, Face, all_faces, end, exchanged, found, spelled, spoken_to, start
+from servers import Face, all_faces, end, exchanged, found, spelled, spoken_to, start, wait_for_run
 
 import ferrule
 from ferrule.engine.agent import Agent
@@ -285,7 +283,8 @@ def served(name: str, *sent: Callable[[Face], Any]) -> Callable[[Path], str]:
             answer = exchanged(face, spelled(face, deed))
             assert answer is not None and answer.status < 400, answer
             if name == "console":
-                settled(face)
+                # A page is answered at once: its run goes on.
+                wait_for_run(face, answer)
             return answer.body
         finally:
             end(face)
@@ -298,19 +297,6 @@ def journaled(base: Path) -> list[str]:
     with SqliteJournal(base / "journal.db") as journal:
         found = [journal.records(info.session) for info in journal.sessions()]
         return [record.body for records in found for record in records]
-
-
-def settled(face: Face) -> None:
-    """Wait until the run that a page began is over: its journal says so."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if any('"done"' in body for body in journaled(face.folder)):
-            return
-        connection = http.client.HTTPConnection("127.0.0.1", face.port, timeout=10)
-        connection.request("GET", "/runs", headers={"Authorization": f"Bearer {TOKEN}"})
-        connection.getresponse().read()
-        connection.close()
-    raise AssertionError("the run did not end")
 
 
 def _without_folder(words: list[str]) -> list[str]:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import socket
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from servers import BOBS, TOKEN, Answer, Face, Sent, all_faces, exchanged, got, posted, running, spelled
+from servers import (
+    BOBS,
+    TOKEN,
+    Answer,
+    Face,
+    Sent,
+    all_faces,
+    exchanged,
+    got,
+    posted,
+    running,
+    spelled,
+    wait_for_run,
+)
 
 if importlib.util.find_spec("jinja2") is None:
     pytest.skip("what `serve console` needs is not installed here", allow_module_level=True)
@@ -128,14 +140,7 @@ def artifact(console: Face) -> tuple[str, str]:
     face = console
     begun = exchanged(face, spelled(face, face.deed(), connection="close"))
     assert begun is not None
-    session = begun.headers["location"].partition("a=")[2]
-    with socket.create_connection(("127.0.0.1", face.port), timeout=60) as watching:
-        watching.sendall(spelled(face, got(f"/stream?session={session}&cursor=0")))
-        told = b""
-        while b"event: run.finished" not in told:
-            more = watching.recv(65_536)
-            assert more, told
-            told += more
+    session = wait_for_run(face, begun)
     listed = exchanged(face, spelled(face, got(f"/artifacts?session={session}"), connection="close"))
     assert listed is not None
     found = re.search(r"ref=([^&\"]+)", listed.body)

@@ -59,7 +59,7 @@ def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3
     leases.wait_first()
     try:
         if path is not None:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _create_private(path)
         db = sqlite3.connect(
             str(path or ":memory:"), isolation_level=None, timeout=10.0, check_same_thread=False
         )
@@ -75,6 +75,23 @@ def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3
         raise in_words(error, where, "opening it") from error
     finally:
         leases.release_first()
+
+
+def _create_private(path: Path) -> None:
+    """Make the file, for its owner alone, if it is missing.
+
+    A file that is there is not opened: this process may have a connection to it, and closing any other
+    descriptor of the file gives up the locks of that connection (POSIX). The next process that closes the
+    journal would then take itself for the last one and remove the WAL, and what we append goes with it.
+    A program that opens and closes the file by itself, beside a journal of ours, is not protected from that.
+    """
+    # SQLite would make what a dangling link points to, readable by all.
+    real = os.path.realpath(path)
+    try:
+        made = os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    os.close(made)
 
 
 def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
