@@ -1,4 +1,4 @@
-"""Makes `hostile_world` importable for the tests of this folder, and builds one."""
+"""Makes the modules of this folder importable for its tests, and builds the worlds that they attack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from confined import Confined, attacked, confined_by
 from hostile_world import World
+from sandbox_world import World as SandboxWorld
 
 
 @pytest.fixture
@@ -26,3 +28,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("FERRULE_SANDBOX_MODE", "off")
     yield built
     built.close()
+
+
+@pytest.fixture(scope="module")
+def attacked_world() -> Iterator[SandboxWorld]:
+    """What commands attack in a sandbox, one of them alone or several together."""
+    with attacked() as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def confined(attacked_world: SandboxWorld, rung: str) -> Iterator[Confined]:
+    """A sandbox around it; a test that takes it names the backends (`parametrize("rung", …, scope="module")`)."""
+    with confined_by(attacked_world, rung) as built:
+        yield built

@@ -7,14 +7,13 @@ named with the reason, and shown to be not held: a reason that is no longer true
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from confined import Confined, attacked, confined_by
+from confined import Confined
 from sandbox_rows import ATTACKS, Attack
 from sandbox_world import World
 
@@ -25,29 +24,13 @@ NOT_HELD = {
 ROWS = [row for number, row in enumerate(ATTACKS) if number % 5 == 0 or row.id == "machine-disk"]
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with attacked() as built:
-        yield built
-
-
-@pytest.fixture(scope="module", params=RUNGS)
-def rung(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def confined(world: World, rung: str) -> Iterator[Confined]:
-    with confined_by(world, rung) as built:
-        yield built
-
-
 @pytest.mark.proves("sandbox.attacks.lesser-rungs")
+@pytest.mark.parametrize("rung", RUNGS, scope="module")
 @pytest.mark.parametrize("attack", ROWS, ids=lambda attack: attack.id)
 def test_nothing_is_reached_where_the_machine_offers_less(
-    world: World, confined: Confined, rung: str, attack: Attack
+    attacked_world: World, confined: Confined, rung: str, attack: Attack
 ) -> None:
-    ended, shown = confined.run(world.text(attack.script), home=world.home)
-    reached = bool(world.harm(shown))
+    ended, shown = confined.run(attacked_world.text(attack.script), home=attacked_world.home)
+    reached = bool(attacked_world.harm(shown))
     assert reached is ((rung, attack.id) in NOT_HELD), (ended, shown.decode(errors="replace")[-800:])
     assert not ended.alive

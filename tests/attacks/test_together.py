@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from confined import Confined, attacked, confined_by
+from confined import Confined
 from sandbox_world import World
 from together_rows import PRELUDE, TOGETHER, Together
 
@@ -34,23 +33,6 @@ RUNGS = ("namespaces", "bubblewrap", "landlock")
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 9
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with attacked() as built:
-        yield built
-
-
-@pytest.fixture(scope="module", params=RUNGS)
-def rung(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def confined(world: World, rung: str) -> Iterator[Confined]:
-    with confined_by(world, rung) as built:
-        yield built
-
-
 def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
     """The scripts of a row as bash runs them in this world."""
     return [
@@ -60,17 +42,20 @@ def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.proves("sandbox.attacks.together")
+@pytest.mark.parametrize("rung", RUNGS, scope="module")
 @pytest.mark.parametrize("row", TOGETHER[::SHARE], ids=lambda row: row.id)
-def test_commands_that_work_together_reach_nothing(world: World, confined: Confined, row: Together) -> None:
+def test_commands_that_work_together_reach_nothing(
+    attacked_world: World, confined: Confined, row: Together
+) -> None:
     tmp = confined.sandbox.scratch
     assert tmp is not None
     shown = confined.together(
-        texts(world, row, row.stay),
-        texts(world, row, row.end),
+        texts(attacked_world, row, row.stay),
+        texts(attacked_world, row, row.end),
         tmp[0] / row.id / "go",
-        home=world.home,
+        home=attacked_world.home,
     )
-    assert not world.harm(shown), shown.decode(errors="replace")[-800:]
+    assert not attacked_world.harm(shown), shown.decode(errors="replace")[-800:]
 
 
 def unconfined(world: World, row: Together, tmp: Path) -> bytes:
@@ -100,7 +85,7 @@ def unconfined(world: World, row: Together, tmp: Path) -> bytes:
 
 @pytest.mark.proves("sandbox.attacks.rows-do-harm")
 @pytest.mark.parametrize("row", TOGETHER[::SHARE], ids=lambda row: row.id)
-def test_unconfined_commands_do_the_harm_together(world: World, row: Together) -> None:
+def test_unconfined_commands_do_the_harm_together(attacked_world: World, row: Together) -> None:
     if row.why_no_control:
         pytest.skip(row.why_no_control)
     tmp = Path(tempfile.mkdtemp(prefix="ferrule-together-"))
@@ -108,11 +93,11 @@ def test_unconfined_commands_do_the_harm_together(world: World, row: Together) -
     left = Path("/var/tmp") / f"{row.id}.s"
     left.unlink(missing_ok=True)
     try:
-        shown = unconfined(world, row, tmp)
+        shown = unconfined(attacked_world, row, tmp)
     finally:
         shutil.rmtree(tmp)
         left.unlink(missing_ok=True)
-    assert world.harm(shown), shown.decode(errors="replace")[-500:]
+    assert attacked_world.harm(shown), shown.decode(errors="replace")[-500:]
 
 
 def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
@@ -122,10 +107,10 @@ def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
 
 @pytest.mark.proves("sandbox.attacks.together-unlocked")
 def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    attacked_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bubblewrapped, "probe", lambda: replace(probe(), bwrap_locks=False))
-    policy = Policy(world.root, require=frozenset())
+    policy = Policy(attacked_world.root, require=frozenset())
     found = next((one for one in ladder(policy, probe()) if one.name == "bubblewrap"), None)
     if found is None:
         pytest.skip("this machine cannot start `bubblewrap`")
@@ -136,12 +121,12 @@ def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
         for row in TOGETHER:
             if row.id not in ("by-stream-read", "by-datagram-make"):
                 continue
-            stay, end = texts(world, row, row.stay), texts(world, row, row.end)
-            shown = held.together(stay, end, scratch[0] / row.id / "go", home=world.home)
+            stay, end = texts(attacked_world, row, row.stay), texts(attacked_world, row, row.end)
+            shown = held.together(stay, end, scratch[0] / row.id / "go", home=attacked_world.home)
             assert b"Permission denied" in shown
-            assert not world.harm(shown), shown
-        pairs = world.text("<python> -c 'import socket; socket.socketpair(); print(\"pairs\")'")
-        _, shown = held.run(pairs, home=world.home)
+            assert not attacked_world.harm(shown), shown
+        pairs = attacked_world.text("<python> -c 'import socket; socket.socketpair(); print(\"pairs\")'")
+        _, shown = held.run(pairs, home=attacked_world.home)
         assert shown == b"pairs\n"
     finally:
         held.close()
@@ -192,7 +177,9 @@ class Served:
 
 @pytest.mark.proves("sandbox.attacks.together-servers")
 @pytest.mark.parametrize("name", ["by-stream-read", "by-stream-make"])
-def test_two_calls_of_a_server_hand_each_other_nothing(world: World, tmp_path: Path, name: str) -> None:
+def test_two_calls_of_a_server_hand_each_other_nothing(
+    attacked_world: World, tmp_path: Path, name: str
+) -> None:
     if not probe().namespaces:
         pytest.skip("no namespaces here")
     row = next(row for row in TOGETHER if row.id == name)
@@ -200,8 +187,10 @@ def test_two_calls_of_a_server_hand_each_other_nothing(world: World, tmp_path: P
     gone = "[time.sleep(0.01) for _ in range(1000) if os.readlink(f'/proc/self/fd/{d}') != '/']"
     stays = row.stay[0].replace("there('go')", gone)
     for file, script in (("stays.py", stays), ("ends.py", row.end[0])):
-        (world.root / file).write_text(world.text(f"{PRELUDE}\n{script}\n").replace("<row>", row.id))
-    server = Served(world, tmp_path)
+        (attacked_world.root / file).write_text(
+            attacked_world.text(f"{PRELUDE}\n{script}\n").replace("<row>", row.id)
+        )
+    server = Served(attacked_world, tmp_path)
     try:
         server.call("stays", "python3", "stays.py")
         server.call("ends", "python3", "ends.py")
@@ -209,4 +198,4 @@ def test_two_calls_of_a_server_hand_each_other_nothing(world: World, tmp_path: P
     finally:
         server.close()
     assert "no:" in shown, shown
-    assert not world.harm(shown.encode()), shown
+    assert not attacked_world.harm(shown.encode()), shown
