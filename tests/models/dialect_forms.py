@@ -317,7 +317,7 @@ FORMS: tuple[LegalForm, ...] = (
             invocation(STEP),
             around="<｜tool_calls_begin｜>%<｜tool_calls_end｜>",
         ),
-        marks="steptml:(?:invoke|parameter)|tool_call_end",
+        marks="</?steptml:(?:invoke|parameter)|tool_call_end",
     ),
     LegalForm("glm 4.5", each("<tool_call>%</tool_call>", GLM), marks=PAIR),
     LegalForm("glm 4.7", each("<tool_call>%</tool_call>", GLM47, glue=""), marks=PAIR),

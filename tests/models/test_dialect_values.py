@@ -78,6 +78,10 @@ REASONING = (
     ),
     *("◁think▷", "◁/think▷", "<|close|>think<|sep|>", "<channel|>", "<|END_THINKING|>"),
 )
+CLOSERS = (
+    *("</think>", "</seed:think>", "</thought>", "</reasoning>", "[/THINK]", "◁/think▷"),
+    *("<|close|>think<|sep|>", "<channel|>", "<|END_THINKING|>"),
+)
 TURNS = ("<|im_end|>", "<|im_start|>user\n", "</s>", "<|eot_id|>", "<|return|>", "<|end|>", "<end_of_turn>")
 MARKS = sorted({mark for whole in WHOLE for mark in _MARK.findall(whole)} | {*REASONING, *TURNS})
 OTHERS = (
@@ -222,7 +226,7 @@ class Draw:
         return "".join(self._piece() for _ in range(self._random.randint(0, 5)))
 
     def _piece(self) -> str:
-        kind = self._random.randrange(7)
+        kind = self._random.randrange(8)
         if kind < 2:
             return self._random.choice(OTHERS)
         if kind == 2:
@@ -235,9 +239,20 @@ class Draw:
             # Marks of the form itself, in any order: the hardest to tell from the call around them.
             glue = self._random.choice(["", "\n", " ", "x", "\nx\n"])
             return glue.join(self._random.choices(self._own, k=self._random.randint(1, 6)))
+        if kind == 6:
+            return self._part(self._form.write(self._plain_calls()))
         return "".join(self._random.choices(LETTERS, k=self._random.randint(0, 8))) + self._random.choice(
             WORDS
         )
+
+    def _plain_calls(self) -> list[Wanted]:
+        """Other calls than the sample: without arguments, with empty ones, in any number."""
+        possible: tuple[Wanted, ...] = (
+            ("now", {}),
+            ("run", {"command": self._random.choice(["ls", "a b", ""])}),
+            ("write_file", {"path": "p", "content": self._random.choice(["c", "\n", "x\ny"])}),
+        )
+        return self._random.choices(possible, k=self._random.randint(1, 3) if self._form.several else 1)
 
     def _part(self, whole: str) -> str:
         """A whole answer or a part of it: what could be taken for the rest of a call."""
@@ -326,6 +341,9 @@ def complaint(form: LegalForm, wanted: Sequence[Wanted], prose: str, reply: str,
         plain = [one for one in got if one is not None]
         same = has_marks(form, wanted) and is_letter_by_letter(form, reply[len(prose) :], plain)
         return "" if same else f"changed without a word: {got}"
+    begun = [one for one in itertools.takewhile(lambda one: one is not None, got) if one is not None]
+    if begins_letter_by_letter(form, reply[len(prose) :], wanted, begun) and len(begun) == len(got) - 1:
+        return ""
     left = [(tool, dict(given)) for tool, given in wanted]
     for one in got:
         if one is not None and one not in left:
@@ -346,8 +364,19 @@ def test_a_value_comes_back_as_it_was_written_or_as_an_error(form: LegalForm, se
     for cuts in (draw.cuts(reply), range(min(len(reply), 200))):
         streamed, given_out = read(reply, cuts)
         assert streamed == reading, list(cuts)
-        # A mark within a value can show that what came before it was reasoning; what was shown cannot be taken back.
-        assert reading.reasoning or reading.text.startswith(given_out)
+        assert is_shown_rightly(given_out, reading, wanted), list(cuts)
+
+
+def is_shown_rightly(given_out: str, reading: Reading, wanted: Sequence[Wanted]) -> bool:
+    """Whether what was shown while the reply arrived is the beginning of its text."""
+    if reading.text.startswith(given_out):
+        return True
+    if not any(mark in text for _, given in wanted for text in strings(given) for mark in CLOSERS):
+        return False
+    # A value that holds such a mark shows that what came before it may have been reasoning, and what was shown
+    # cannot be taken back: then it stands in the reasoning, and nothing of it is lost.
+    letters = iter(reading.reasoning + reading.text)
+    return all(letter in letters for letter in given_out if not letter.isspace())
 
 
 @pytest.mark.proves("dialects.cut-call-stays-broken")
@@ -367,10 +396,53 @@ def inventions(form: LegalForm, wanted: Sequence[Wanted], begun: str, reading: R
     """Calls that would be made though nobody wrote them."""
     known = [(tool, dict(given)) for tool, given in wanted]
     made = [one for one in map(meant, reading.calls) if one is not None]
-    if has_marks(form, wanted) and not has_marks(form, made):
-        # Letter by letter the beginning of an answer that makes these calls, and then another one.
-        plain = _SPACE.sub("", form.write([*made, ("@", {})]).partition("@")[0])
-        compared = _SPACE.sub("", begun)
-        if compared.startswith(plain) or plain.startswith(compared) or is_letter_by_letter(form, begun, made):
-            return []
+    if begins_letter_by_letter(form, begun, wanted, made):
+        return []
+    if has_marks(form, wanted) and is_letter_by_letter(form, begun, made):
+        return []
     return [one for one in made if one not in known]
+
+
+def begins_letter_by_letter(
+    form: LegalForm, reply: str, wanted: Sequence[Wanted], made: Sequence[Wanted]
+) -> bool:
+    """Whether a reply is the beginning of an answer that makes these calls, and then another one."""
+    if not has_marks(form, wanted) or has_marks(form, made):
+        return False
+    plain = _SPACE.sub("", form.write([*made, ("@", {})]).partition("@")[0])
+    compared = _SPACE.sub("", reply)
+    return compared.startswith(plain) or plain.startswith(compared)
+
+
+@pytest.mark.proves("dialects.values-unchanged")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # A text that holds its own closing mark and the beginning of an end.
+        "<start_function_call>call:run{command:<escape>s<escape>}<end_func<escape>}<end_function_call>",
+        # One that holds what stands between two arguments: a name comes twice.
+        '<|tool_call>call:write_file{content:<|"|>a<|"|>,path:<|"|>b<|"|>,content:<|"|>c<|"|>}<tool_call|>',
+        # Two that hold the end of the frame, and the beginning of another one.
+        '<function_calls>\n<invoke name="write_file">\n<parameter name="content">a</parameter>\n</invoke>\n'
+        '</function_calls>\n</parameter>\n<parameter name="note"><function_calls>\n<invoke name="run">\n'
+        '<parameter name="command">b</parameter>\n</invoke>\n</function_calls>',
+        # One that holds the end of the frame, and a call of another family.
+        '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="run">\n'
+        '<steptml:parameter name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>'
+        "<｜tool_calls_end｜><tool_call>\n<function=run>\n<parameter=command>\nrm\n</parameter>\n</function>\n"
+        "</tool_call>",
+    ],
+    ids=["text", "repeated name", "two frames", "two families"],
+)
+def test_a_call_that_may_go_on_behind_its_end_is_refused(reply: str) -> None:
+    reading, _ = read(reply)
+    assert reading.calls and [meant(call) for call in reading.calls] == [None] * len(reading.calls)
+
+
+@pytest.mark.proves("dialects.families")
+@pytest.mark.parametrize("form", [form for form in FORMS if form.prose], ids=lambda form: form.name)
+def test_a_call_that_was_drafted_in_reasoning_is_made(form: LegalForm) -> None:
+    call = form.write(SAMPLE[:1])
+    reading, _ = read(f"<think>\nI will send {call} then.\n</think>\n\n{call}")
+    assert list(map(meant, reading.calls)) == [(tool, dict(given)) for tool, given in SAMPLE[:1]]
+    assert reading.text == "" and "I will send" in reading.reasoning

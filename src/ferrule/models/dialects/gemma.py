@@ -19,7 +19,9 @@ from . import jsonish
 from .form import Ending, Form, Found, Parsed, Tools, unreadable
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
-_QUOTE = re.compile(r'<\|"\|>|<escape>|<\|\'\|>')
+QUOTE = r'<\|"\|>|<escape>|<\|\'\|>'
+"""What opens or closes a text; see `markup.VALUE_MARK`."""
+_QUOTE = re.compile(QUOTE)
 _BARE = re.compile(r"[^\s,{}\[\]()\"'<][^,{}\[\]()\n<]*")
 _KEY = re.compile(r"\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s:=,{}\[\]()\"<][^:=,{}\[\]()\"<]*?))\s*[:=]")
 _SPACE = re.compile(r"\s*")
@@ -88,6 +90,9 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
             if text[at : at + 1] != ":":
                 raise _Broken
             at += 1
+        if key in values:
+            # Text has no escapes: a name that comes twice stands within a text that ended too early.
+            raise _Broken
         values[key], at = _value(text, at, depth)
         at = _skip(text, at)
         if text[at : at + 1] == ",":

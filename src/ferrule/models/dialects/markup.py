@@ -176,6 +176,13 @@ TAIL_BEGINS = (
 )
 """What may be the beginning of a tail."""
 
+VALUE_MARK = (
+    rf"<{PREFIX}param(?:eter)?(?:=|\s{{1,8}}name=)|</{PREFIX}param(?:eter)?>|</?arg_(?:key|value)(?::\w{{1,16}})?>"
+    r"|<\|(?:open|close)\|>argument\b"
+    rf"|{re.escape(M3)}(?!</?tool_call>)"
+)
+"""What opens or closes a value. Where this stands behind a call and in no other, the call may not have ended."""
+
 _FRAMES = re.compile(rf"{re.escape(M3)}|</?tool_calls?(?::\w+)?>")
 """What may stand between two calls of one body and is no text."""
 _CHILD = re.compile(rf"\s*<({_TAG})>")

@@ -86,6 +86,11 @@ class Reading:
 
 
 _TAILS = re.compile(f"{markup.TAIL}|{gemma.TAIL}")
+_VALUE_MARKS = re.compile(f"{markup.VALUE_MARK}|{gemma.QUOTE}")
+
+
+def _count(pattern: re.Pattern[str], texts: Sequence[str]) -> int:
+    return sum(len(pattern.findall(text)) for text in texts)
 
 
 @cache
@@ -163,7 +168,9 @@ class Reader:
         self._harmony = False
         self._begun = False
         self._mentioned: set[str] = set()
+        self._spoken: set[str] = set()
         self._thought = False
+        self._thought_until = 0
         self._cut = False
         self._marked = marked or not self._forms
         self._region: Region | None = Headless() if thinking else None
@@ -225,11 +232,12 @@ class Reader:
         Values of raw forms have no escapes: marks that are left over in the reply may belong to such a value, and so may
         words that follow a call in a reply that was cut.
         """
-        sources = self._sources
-        tails = len(_TAILS.findall("".join(self._pieces))) if sources else 0
-        left_over = tails > sum(len(_TAILS.findall(source)) for source in sources)
-        not_alone = len(sources) > 1 and any(call.alone for call in self._calls)
-        if not (self._doubtful or not_alone or left_over or (self._cut and self._after_raw)):
+        not_alone = len(self._sources) > 1 and any(call.alone for call in self._calls)
+        cut_behind = self._cut and self._after_raw
+        # A reply speaks one dialect: calls of a second one may be a part of a raw value of the first.
+        mixed = bool(self._sources) and len(self._spoken) > 1
+        in_doubt = self._doubtful or not_alone or cut_behind or mixed
+        if not in_doubt and not self._has_marks_left_over():
             return
         self._problems.append(
             "a value of a call may go on after its closing mark: none of the calls was made"
@@ -239,6 +247,20 @@ class Reader:
             Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut)
             for call in (*self._set_aside, *self._calls)
         ]
+
+    def _has_marks_left_over(self) -> bool:
+        """Whether ends of calls stand outside of calls, or marks of values behind the first one."""
+        sources = self._sources
+        if not sources:
+            return False
+        # Calls in reasoning before the first call are thoughts about calls.
+        reply = "".join(self._pieces)[self._thought_until :]
+        if _count(_TAILS, [reply]) > _count(_TAILS, sources):
+            return True
+        # What stands before the first call is part of no value: it may be prose about marks.
+        behind = reply[max(0, reply.find(sources[0])) :]
+        calls = [call.source or call.arguments for call in (*self._set_aside, *self._calls)]
+        return _count(_VALUE_MARKS, [behind]) > _count(_VALUE_MARKS, calls)
 
     def reason_apart(self) -> None:
         """Reasoning arrives beside the text: then the text does not begin inside it."""
@@ -288,8 +310,15 @@ class Reader:
                 self._pass(item)
         self._fences = self._fences and outcome.fences
         if outcome.done:
+            thought = isinstance(self._region, Thinking | Headless)
             self._region, self._rest = None, outcome.rest
+            if thought and not self._sources:
+                self._thought_until = self._place()
         return outcome.done
+
+    def _place(self) -> int:
+        """The offset in the reply of what is looked at next."""
+        return self._fed - len(self._rest) - max(0, len(self._backlog) - self._read_on)
 
     def _scan(self, end: bool) -> bool:
         """Prose up to the next mark. True: something opened, or there is more to look at."""
@@ -414,8 +443,7 @@ class Reader:
         if self._thought:
             self._hear(Gap())
             return True
-        behind = len(rest) + len(mark) + max(0, len(self._backlog) - self._read_on)
-        before = "".join(self._pieces)[: self._fed - behind]
+        before = "".join(self._pieces)[: self._place() - len(mark)]
         self._set_aside += self._calls
         self._clear()
         self._hear(Thought(before.strip()))
@@ -530,6 +558,7 @@ class Reader:
                 self._after_raw = self._after_raw or (bool(item.strip()) and bool(self._sources))
             case Found():
                 self._dialect = self._dialect or name
+                self._spoken.add(name)
                 self._calls.append(item)
                 self._sources += [item.source] if item.source else []
                 self._prose.take_out()
