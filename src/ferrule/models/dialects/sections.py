@@ -117,8 +117,13 @@ def _one(
 def _marked(body: str, start: int, ending: Ending, tools: Tools) -> tuple[Found, int] | None:
     """Step 3 puts an invocation where others put JSON."""
     for end in islice(_ENDS.finditer(body, start), _MOST_ENDS):
-        parsed = read_markup(body[start : end.start()], Ending.CLOSED, tools)
+        source = body[start : end.start()]
+        parsed = read_markup(source, Ending.CLOSED, tools)
         if parsed is not None and len(parsed.items) == 1 and parsed.calls:
+            if _ENDS.search(source):
+                # A value that holds the end of a call may hold a part of another one, too. Without a source
+                # the reply is in doubt (`_read`).
+                return Found(parsed.calls[0].tool, unreadable(source)), end.end()
             return parsed.calls[0], end.end()
     if ending is Ending.CLOSED:
         return None
