@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest_mcp import Place
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import Place
 from ferrule.connect.cleaning import clean
 from ferrule.connect.mcp import Approvals, McpServer
 from ferrule.connect.mcp.definitions import Definition, Manifest

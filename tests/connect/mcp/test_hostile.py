@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest_mcp import PYTHON, Place
 
-from conftest import PYTHON, Place
 from ferrule.connect.mcp import McpServer
 from ferrule.connect.mcp.definitions import DESCRIPTION, MAX_TOOLS
 from ferrule.core.calls import ErrorType

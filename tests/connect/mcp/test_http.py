@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from conftest_mcp import Place
 from far_server import Server
 
-from conftest import Place
 from ferrule.connect.mcp import McpServer, OAuth
 from ferrule.connect.mcp.http import MAX_BODY, client_for
 from ferrule.core.calls import ErrorType

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from conftest_mcp import Place
 from far_server import Server
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import Place
 from ferrule.connect.mcp import McpServer
 from ferrule.connect.mcp.stdio import MAX_LINE, Lines
 from ferrule.connect.mcp.streams import MALFORMED, TOO_LARGE, Incoming, Pending, oversized, take_line

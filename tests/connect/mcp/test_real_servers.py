@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest_mcp import Place
 
-from conftest import Place
 from ferrule.connect.mcp import McpServer
 from ferrule.core.calls import ErrorType
 

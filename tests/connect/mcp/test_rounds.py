@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from conftest_mcp import Place
 
-from conftest import Place
 from ferrule.connect.mcp import Form, Forms
 from ferrule.core.calls import ErrorType
 from ferrule.guard.approval import AllowThese, Answer, ApprovalRequest, NobodyToAsk

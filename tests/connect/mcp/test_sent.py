@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest_mcp import HERE, Place
 
-from conftest import HERE, Place
 from ferrule.connect.mcp import McpServer
 from ferrule.core.calls import ErrorType
 
