@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from linked_repositories import git
 
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.identity import Identity
@@ -22,29 +25,6 @@ from ferrule.toolkits.git_tools import git_tools
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
-
-CLEAN = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "A",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "A",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-}
-
-
-def git(root: Path, *arguments: str, check: bool = True) -> str:
-    """Plain git, for preparing and for looking afterwards."""
-    answer = subprocess.run(
-        ["git", "-c", "init.defaultBranch=main", "-c", "core.hooksPath=/dev/null", *arguments],
-        cwd=root,
-        env=CLEAN,
-        capture_output=True,
-        text=True,
-        check=check,
-    )
-    return answer.stdout.strip()
 
 
 class World:

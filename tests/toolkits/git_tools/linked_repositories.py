@@ -30,7 +30,7 @@ _CLEAN = {
 def git(root: Path, *arguments: str, check: bool = True) -> str:
     """Plain git, for preparing and for looking afterwards."""
     answer = subprocess.run(
-        ["git", "-c", "init.defaultBranch=main", *arguments],
+        ["git", "-c", "init.defaultBranch=main", "-c", "core.hooksPath=/dev/null", *arguments],
         cwd=root,
         env=_CLEAN,
         capture_output=True,
