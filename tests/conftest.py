@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they may be stays bounded.
 # Tests that want more cases than these say so.
 settings.register_profile(
-    "shared-machine", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "shared-machine", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("shared-machine")
 

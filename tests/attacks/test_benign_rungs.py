@@ -21,7 +21,7 @@ from ferrule.guard.sandbox.probes import probe
 from ferrule.guard.sandbox.rungs import ladder
 
 CHOSEN = {
-    "pytest", "make-parallel", "gcc-link", "git-commit", "venv-offline-pip", "test-key", "node-test", "npm-install-local",
+    "make-parallel", "gcc-link", "git-commit", "venv-offline-pip", "test-key", "node-test",
     "multiprocessing", "sqlite", "process-substitution", "fifo", "links", "modes",
 }  # fmt: skip
 ROWS = [work for work in WORK if work.id in CHOSEN]

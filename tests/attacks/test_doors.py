@@ -260,12 +260,12 @@ NO = Nobody()
 
 # ---- (b), (c), (d) a model's calls: native, as prose in every dialect, as commands and tagged blocks
 
-SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 5
+SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 10
 """One attack of so many through each door. Behind all doors is the dispatcher, which meets the whole product above."""
 
 
 def share(world: World, door: int) -> list[Attack]:
-    """The attacks that a door gets: another part for each of the five, which together are the whole table."""
+    """The attacks that a door gets: another part for each of the five."""
     return six(world)[door % SHARE :: SHARE]
 
 

@@ -30,7 +30,7 @@ from ferrule.guard.sandbox.probes import probe
 from ferrule.guard.sandbox.rungs import ladder
 
 RUNGS = ("namespaces", "bubblewrap", "landlock")
-SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 9
+SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 15
 
 
 def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:

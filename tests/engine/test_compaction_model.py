@@ -14,8 +14,8 @@ from ferrule.models.wire import ModelOptions
 from ferrule.store.journal import SqliteJournal
 
 PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
-WINDOW = 768
-PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 9
+WINDOW = 512
+PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 6
 
 
 @pytest.mark.model

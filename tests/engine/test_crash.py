@@ -30,8 +30,8 @@ POINTS = [
     *(("effect", n) for n in range(1, ROUNDS + 1)),
 ]
 if "FERRULE_KILL_POINTS" not in os.environ:
-    # One of five, some of each kind. `make crash` tries them all.
-    POINTS = POINTS[::5]
+    # One of ten, some of each kind. `make crash` tries them all.
+    POINTS = POINTS[::10]
 
 
 def script() -> list[dict[str, object]]:

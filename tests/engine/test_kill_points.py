@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SEED = int(os.environ.get("FERRULE_KILL_SEED", "2026"))
-POINTS = int(os.environ.get("FERRULE_KILL_POINTS", "4"))
+POINTS = int(os.environ.get("FERRULE_KILL_POINTS", "2"))
 BATCH = 4
 
 

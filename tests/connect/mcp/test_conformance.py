@@ -53,8 +53,7 @@ NOT_RUN = {
     "sep-2640-client-verify-frontmatter": "skills over the protocol are not taken",
 }
 _SOME = {("2025-11-25", "tools_call"), ("2025-11-25", "elicitation-sep1034-client-defaults"), ("2026-07-28", "tools_call"),
-         ("2026-07-28", "sep-2322-client-request-state"), ("2026-07-28", "http-custom-headers"),
-         ("2026-07-28", "auth/scope-step-up")}  # fmt: skip
+         ("2026-07-28", "sep-2322-client-request-state"), ("2026-07-28", "auth/scope-step-up")}  # fmt: skip
 EVERY = os.environ.get("FERRULE_TEST_CONFORMANCE") == "all"
 CHOSEN = [(era, one) for era, names in SCENARIOS.items() for one in names if EVERY or (era, one) in _SOME]
 
