@@ -191,7 +191,7 @@ def gemma_arguments(quote: str) -> WriteOne:
 # ---- the families
 
 FUNCTION = r"</?(?:function|param)"
-INVOKE = r"</?[\w｜]*:?(?:invoke|parameter)"
+INVOKE = r"</?(?:invoke|parameter)"
 PAIR = r"</?arg_(?:key|value)"
 
 DEEPSEEK_CALLS = "<｜tool▁calls▁begin｜>%<｜tool▁calls▁end｜>"
@@ -308,7 +308,7 @@ FORMS: tuple[LegalForm, ...] = (
     LegalForm(
         "invocations, prefixed",
         each("%", invocation(ANTML), around=f"<{ANTML}function_calls>\n%\n</{ANTML}function_calls>"),
-        marks=INVOKE,
+        marks=ANTML,
     ),
     LegalForm(
         "step 3",
@@ -317,7 +317,7 @@ FORMS: tuple[LegalForm, ...] = (
             invocation(STEP),
             around="<｜tool_calls_begin｜>%<｜tool_calls_end｜>",
         ),
-        marks="</?steptml:(?:invoke|parameter)|tool_call_end",
+        marks=f"{STEP}|tool_call_end",
     ),
     LegalForm("glm 4.5", each("<tool_call>%</tool_call>", GLM), marks=PAIR),
     LegalForm("glm 4.7", each("<tool_call>%</tool_call>", GLM47, glue=""), marks=PAIR),

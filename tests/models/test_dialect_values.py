@@ -314,7 +314,6 @@ def is_ambiguous(form: LegalForm, calls: Sequence[Wanted]) -> bool:
 
 TYPED = ("deepseek v3.2", "deepseek v4", "kimi k3", "gemma 4", "functiongemma")
 """Forms whose marks say of each value whether it is text."""
-_SPACE = re.compile(r"\s+")
 _FRAME = re.compile(
     r"\s+|</?(?:[a-z]+:|｜DSML｜)?(?:tool_calls?|function_calls)(?::\w+)?>|\]<\]minimax\[>\[(?=</?tool_call>)"
 )
@@ -341,9 +340,6 @@ def complaint(form: LegalForm, wanted: Sequence[Wanted], prose: str, reply: str,
         plain = [one for one in got if one is not None]
         same = has_marks(form, wanted) and is_letter_by_letter(form, reply[len(prose) :], plain)
         return "" if same else f"changed without a word: {got}"
-    begun = [one for one in itertools.takewhile(lambda one: one is not None, got) if one is not None]
-    if begins_letter_by_letter(form, reply[len(prose) :], wanted, begun) and len(begun) == len(got) - 1:
-        return ""
     left = [(tool, dict(given)) for tool, given in wanted]
     for one in got:
         if one is not None and one not in left:
@@ -389,29 +385,14 @@ def test_an_answer_that_was_cut_makes_no_call_that_was_not_written(form: LegalFo
     reply = form.write(wanted)
     begun = reply[: draw.place(reply)]
     reading, _ = read(begun, draw.cuts(begun), cut=True)
-    assert inventions(form, wanted, begun, reading) == [], begun
+    assert inventions(wanted, reading) == [], begun
 
 
-def inventions(form: LegalForm, wanted: Sequence[Wanted], begun: str, reading: Reading) -> list[Wanted]:
+def inventions(wanted: Sequence[Wanted], reading: Reading) -> list[Wanted]:
     """Calls that would be made though nobody wrote them."""
     known = [(tool, dict(given)) for tool, given in wanted]
     made = [one for one in map(meant, reading.calls) if one is not None]
-    if begins_letter_by_letter(form, begun, wanted, made):
-        return []
-    if has_marks(form, wanted) and is_letter_by_letter(form, begun, made):
-        return []
     return [one for one in made if one not in known]
-
-
-def begins_letter_by_letter(
-    form: LegalForm, reply: str, wanted: Sequence[Wanted], made: Sequence[Wanted]
-) -> bool:
-    """Whether a reply is the beginning of an answer that makes these calls, and then another one."""
-    if not has_marks(form, wanted) or has_marks(form, made):
-        return False
-    plain = _SPACE.sub("", form.write([*made, ("@", {})]).partition("@")[0])
-    compared = _SPACE.sub("", reply)
-    return compared.startswith(plain) or plain.startswith(compared)
 
 
 @pytest.mark.proves("dialects.values-unchanged")
@@ -431,12 +412,44 @@ def begins_letter_by_letter(
         '<steptml:parameter name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>'
         "<｜tool_calls_end｜><tool_call>\n<function=run>\n<parameter=command>\nrm\n</parameter>\n</function>\n"
         "</tool_call>",
+        # One that holds the end of a call, words and the beginning of the next one.
+        "<tool_call>run\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>5<tool_call>run\n"
+        "<arg_key>command</arg_key>\n<arg_value>rm</arg_value>\n</tool_call>",
+        # One that holds another call: what is left of its own has an argument that its tool does not take.
+        "<tool_call>write_file<arg_key>path</arg_key><arg_value>a</arg_value></tool_call>"
+        "<tool_call>run<arg_key>command</arg_key><arg_value>ls</arg_value>"
+        "<arg_key>content</arg_key><arg_value>b</arg_value></tool_call>",
+        # One that holds the beginning of a call without a name.
+        '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="run">\n'
+        '<steptml:parameter name="command">ls</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n'
+        "<｜tool_call_begin｜>function<</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n"
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="now">\n</steptml:invoke>'
+        "<｜tool_call_end｜><｜tool_calls_end｜>",
     ],
-    ids=["text", "repeated name", "two frames", "two families"],
+    ids=[
+        *("text", "repeated name", "two frames", "two families"),
+        *("words between calls", "an argument of another tool", "no name"),
+    ],
 )
 def test_a_call_that_may_go_on_behind_its_end_is_refused(reply: str) -> None:
     reading, _ = read(reply)
     assert reading.calls and [meant(call) for call in reading.calls] == [None] * len(reading.calls)
+
+
+@pytest.mark.proves("dialects.cut-anywhere")
+def test_a_mark_that_begins_a_longer_one_is_not_taken_out_alone() -> None:
+    mark = "]<]minimax[>["
+    call = f'{mark}<tool_call>\n{mark}<invoke name="now">{mark}</invoke>\n{mark}</tool_call>'
+    reply = f"{call}word{mark}</path>{mark}</invoke>"
+    for place in range(len(call), len(reply)):
+        assert read(reply, [place])[0] == read(reply)[0], place
+
+
+@pytest.mark.proves("dialects.cut-call-stays-broken")
+def test_no_call_whose_values_are_raw_text_is_made_in_a_reply_that_was_cut() -> None:
+    form = next(form for form in FORMS if form.name == "qwen 3 coder")
+    reading, _ = read(form.write(SAMPLE), cut=True)
+    assert list(map(meant, reading.calls)) == [None, None]
 
 
 @pytest.mark.proves("dialects.families")

@@ -23,7 +23,8 @@ class Found:
     `repairs` says in words what was read leniently; `cut` that the text ended inside the call. `unmarked` is
     what to hand on instead of `arguments` if the reply was cut, for a call whose text has no end of its own. `source` is
     the whole call as it stood, where its values are raw text: what follows it may show that one of them was misread.
-    `alone`: it is read so only because the reply has no other such call.
+    `alone`: it is believed only if the reply has no other call. `escaped`: no mark can be taken for a part of
+    its values, though it stands among calls whose values are raw text.
     """
 
     tool: str
@@ -33,6 +34,7 @@ class Found:
     unmarked: str | None = None
     source: str = ""
     alone: bool = False
+    escaped: bool = False
 
 
 def unreadable(text: str) -> str:
@@ -111,7 +113,18 @@ class Tools:
             return True
         schema = cast("Mapping[str, Any]", self._schemas[tool])
         required = cast("Sequence[str]", schema.get("required") or ())
-        return set(required) <= set(names) <= self.parameters(tool).keys()
+        is_open = bool(schema.get("additionalProperties") or schema.get("patternProperties"))
+        return set(required) <= set(names) and (is_open or set(names) <= self.parameters(tool).keys())
+
+    def admit(self, tool: str, values: Mapping[str, Any]) -> bool:
+        """Whether values can be arguments of a tool, by their names and types, as far as is known."""
+        if not self.fits(tool, list(values)):
+            return False
+        for name, value in values.items():
+            kinds = self.kinds(tool, name)
+            if kinds is not None and kind_of(value) not in kinds:
+                return False
+        return True
 
     def kinds(self, tool: str, parameter: str) -> frozenset[str] | None:
         """The types that a parameter's schema admits; every type if it does not say; None if the tool is not known."""

@@ -142,7 +142,8 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
             parsed.doubtful = ending is Ending.FORCED
             return parsed
         source = body[head.start() : end]
-        parsed.items.append(Found(head.group(1), jsonish.encode(values), source=source))
+        alone = not tools.admit(head.group(1), values)
+        parsed.items.append(Found(head.group(1), jsonish.encode(values), source=source, alone=alone))
         at = end
     if not parsed.items:
         return None
@@ -155,6 +156,9 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
 
 TAIL = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
 """How a call ends; see `markup.TAIL`."""
+
+BETWEEN = r"<tool_call\|>\s*<\|tool_call>|<end_function_call>\s*<start_function_call>"
+"""What stands between two calls."""
 
 FUNCTION_GEMMA = Form("functiongemma", r"<start_function_call>", lambda _: r"<end_function_call>", _read)
 GEMMA4 = Form("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)

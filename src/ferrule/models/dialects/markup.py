@@ -12,6 +12,8 @@ It is not XML: values are raw text without escapes, so a value may hold marks. O
 - Where no value holds marks of its own kind, that is how the call is read.
 - Where one does, the call is read only if there is exactly one way to read the whole reply that fits the tool's
   parameters; else it is an error that the model is told of. So is a value that may be text as well as something else.
+- Several calls are read only if they follow each other as their family writes them, and if each fits its tool. In a
+  reply that was cut, no call is (`Reader`).
 
 What it cannot see: a value that holds, letter by letter, what a family writes between two values or two calls, and
 nothing more. That is two values or two calls.
@@ -115,7 +117,7 @@ def _invocations(prefix: str) -> Grammar:
         re.compile(rf"</{tag}invoke>"),
         re.compile(rf"<{tag}parameter\s+name={_KEY_NAME}"),
         re.compile(rf"</{tag}parameter>"),
-        re.compile(rf"</?{tag}(?:invoke|parameter)"),
+        re.compile(tag or r"</?(?:invoke|parameter)"),
     )
 
 
@@ -172,7 +174,7 @@ TAIL = (
 TAIL_BEGINS = (
     r"</(?:[^<>\s/]{1,16})?param(?:eter)?>\s{0,8}(?:<[^<>\n]{0,40})?|</arg_value(?::\w{1,16})?>\s{0,8}(?:<[^<>\n]{0,40})?"
     r"|<\|close\|>argument<\|sep\|>\s{0,8}(?:<[^\n]{0,24})?"
-    rf"|{re.escape(M3)}</[\w.-]{{1,40}}>\s{{0,8}}(?:\][^\n]{{0,40}})?"
+    rf"|{re.escape(M3)}(?:<(?:/[\w.-]{{0,40}}(?:>\s{{0,8}}(?:\][^\n]{{0,40}})?)?)?)?"
 )
 """What may be the beginning of a tail."""
 
@@ -182,6 +184,12 @@ VALUE_MARK = (
     rf"|{re.escape(M3)}(?!</?tool_call>)"
 )
 """What opens or closes a value. Where this stands behind a call and in no other, the call may not have ended."""
+
+BETWEEN = (
+    rf"{re.escape(M3)}</tool_call>\s*{re.escape(M3)}<tool_call>"
+    r"|<\|close\|>tools<\|sep\|>\s*<\|open\|>tools<\|sep\|>"
+)
+"""What stands between two calls in frames of their own; see `tagged.BETWEEN` for tags."""
 
 _FRAMES = re.compile(rf"{re.escape(M3)}|</?tool_calls?(?::\w+)?>")
 """What may stand between two calls of one body and is no text."""
@@ -274,6 +282,8 @@ def _one(body: str, opened: re.Match[str], grammar: Grammar, tools: Tools) -> tu
     plain = next(_readings(body, opened.end(), grammar, frozenset(), first=True), None)
     if plain is None or any(grammar.has_marks(text) for _, text in plain[0]):
         return None
+    if len({_spelling(parameter) for parameter, _ in plain[0]}) > 1:
+        return None
     return _found(body, opened, grammar, plain[0], plain[1], tools), plain[1]
 
 
@@ -331,8 +341,7 @@ def _in_doubt(
         paired = all(grammar.is_paired(text) for _, text in raw)
         if paired and not grammar.left_over(body[stop:]):
             only = _found(body, opened, grammar, raw, stop, tools)
-            # Where the reply was cut, what is missing could have made another reading possible.
-            return Parsed([replace(only, unmarked=unreadable(body), alone=True)], rest=stop)
+            return Parsed([replace(only, alone=True)], rest=stop)
     values, at = _complete_values(body, opened, grammar)
     if stray or ways or any(grammar.has_marks(text) for _, text in values):
         first = before.calls[0].tool if before.calls else tool
@@ -345,6 +354,7 @@ def _in_doubt(
         return before if before.calls else None  # words about a tag, not a call
     else:
         before.items.append(Found(tool, unreadable(inner), cut=ending is Ending.OPEN))
+        before.doubtful = ending is Ending.FORCED
     return before
 
 
@@ -366,6 +376,11 @@ def _clean_readings(
         and tools.fits(tool, [_key(grammar, parameter) for parameter, _ in raw])
     )
     return list(islice(readings, 2))
+
+
+def _spelling(parameter: re.Match[str]) -> str:
+    """How the mark that opens a value is spelled: a second spelling within a call may be text."""
+    return parameter.string[parameter.start() : parameter.start("key")].strip()
 
 
 def _key(grammar: Grammar, parameter: re.Match[str]) -> str:
@@ -424,8 +439,11 @@ def _found(
                     raise _Ambiguous
             values[key] = _value(text, tool, key, text_said, tools)
     except _Ambiguous:
-        return Found(tool, unreadable(source), source=source)
-    return Found(tool, jsonish.encode(values), repairs, source=source)
+        names = [_key(grammar, parameter) for parameter, _ in raw]
+        alone = not tools.fits(tool, names)
+        return Found(tool, unreadable(source), source=source, alone=alone)
+    arguments = jsonish.encode(values)
+    return Found(tool, arguments, repairs, source=source, alone=not tools.admit(tool, values))
 
 
 def _unpadded(text: str) -> str | None:
@@ -449,7 +467,10 @@ def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Foun
         closing = _XTML_JSON_END.match(body, end)
         end = closing.end() if closing else end
     stop = grammar.closed(body, _past_space(body, end))
-    return Found(_tool(opened), jsonish.arguments(value[0]), tuple(value[2])), end if stop is None else stop
+    end = end if stop is None else stop
+    source = body[opened.start() : end]
+    arguments = jsonish.arguments(value[0])
+    return Found(_tool(opened), arguments, tuple(value[2]), source=source, escaped=True), end
 
 
 def _value(raw: str, tool: str, parameter: str, said: bool | None, tools: Tools) -> Any:

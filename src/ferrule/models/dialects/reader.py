@@ -17,12 +17,13 @@ from functools import cache
 from ferrule.core.calls import Call
 from ferrule.core.frozen import frozen
 
-from . import fences, gemma, harmony, markup, reasoning
+from . import fences, gemma, harmony, markup, reasoning, sections, tagged
 from .form import LONGEST, Dialect, Form, Found, Tools, unreadable
 from .prose import Prose
 from .region import (
     Bare,
     Candidate,
+    Doubted,
     Gap,
     Headless,
     Item,
@@ -86,11 +87,9 @@ class Reading:
 
 
 _TAILS = re.compile(f"{markup.TAIL}|{gemma.TAIL}")
-_VALUE_MARKS = re.compile(f"{markup.VALUE_MARK}|{gemma.QUOTE}")
-
-
-def _count(pattern: re.Pattern[str], texts: Sequence[str]) -> int:
-    return sum(len(pattern.findall(text)) for text in texts)
+_MARKS_OF_CALLS = re.compile(f"{markup.TAIL}|{gemma.TAIL}|{markup.VALUE_MARK}|{gemma.QUOTE}")
+_BETWEEN = re.compile(rf"\s*(?:{tagged.BETWEEN}|{markup.BETWEEN}|{sections.BETWEEN}|{gemma.BETWEEN})?\s*")
+"""What a family writes between two calls whose values are raw text."""
 
 
 @cache
@@ -161,14 +160,11 @@ class Reader:
         self._literals = 0
         self._forced = 0
         self._fences = fenced
-        self._sources: list[str] = []
         self._set_aside: list[Found] = []
-        self._after_raw = False
         self._doubtful = False
         self._harmony = False
         self._begun = False
         self._mentioned: set[str] = set()
-        self._spoken: set[str] = set()
         self._thought = False
         self._thought_until = 0
         self._cut = False
@@ -229,38 +225,41 @@ class Reader:
     def _doubt_calls(self) -> None:
         """Refuse all calls where a value of one of them may go on after what was taken for its end.
 
-        Values of raw forms have no escapes: marks that are left over in the reply may belong to such a value, and so may
-        words that follow a call in a reply that was cut.
+        Values of raw forms have no escapes: what a reply holds besides calls may belong to such a value, and where the
+        reply was cut, what is missing could have shown that a call did not end where it seemed to.
         """
-        not_alone = len(self._sources) > 1 and any(call.alone for call in self._calls)
-        cut_behind = self._cut and self._after_raw
-        # A reply speaks one dialect: calls of a second one may be a part of a raw value of the first.
-        mixed = bool(self._sources) and len(self._spoken) > 1
-        in_doubt = self._doubtful or not_alone or cut_behind or mixed
-        if not in_doubt and not self._has_marks_left_over():
+        calls = (*self._set_aside, *self._calls)
+        is_raw = any(call.source and not call.escaped for call in calls)
+        if not self._doubtful and not (is_raw and (self._cut or self._is_doubtful_around(calls))):
             return
         self._problems.append(
             "a value of a call may go on after its closing mark: none of the calls was made"
         )
         # What was taken for reasoning may have been a value: the model is told of these calls, too.
         self._calls = [
-            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut)
-            for call in (*self._set_aside, *self._calls)
+            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut) for call in calls
         ]
 
-    def _has_marks_left_over(self) -> bool:
-        """Whether ends of calls stand outside of calls, or marks of values behind the first one."""
-        sources = self._sources
-        if not sources:
-            return False
-        # Calls in reasoning before the first call are thoughts about calls.
-        reply = "".join(self._pieces)[self._thought_until :]
-        if _count(_TAILS, [reply]) > _count(_TAILS, sources):
+    def _is_doubtful_around(self, calls: Sequence[Found]) -> bool:
+        """Whether what stands around calls may belong to a value of one of them.
+
+        It may not if the calls follow each other as their family writes them, if no call ends before them and no mark
+        of a call or a value stands behind them.
+        """
+        if len(calls) > 1 and any(call.alone for call in calls):
             return True
-        # What stands before the first call is part of no value: it may be prose about marks.
-        behind = reply[max(0, reply.find(sources[0])) :]
-        calls = [call.source or call.arguments for call in (*self._set_aside, *self._calls)]
-        return _count(_VALUE_MARKS, [behind]) > _count(_VALUE_MARKS, calls)
+        reply = "".join(self._pieces)
+        # Calls in reasoning before the first call are thoughts about calls.
+        at = self._thought_until
+        for index, call in enumerate(calls):
+            start = reply.find(call.source, at) if call.source else -1
+            if start < 0:
+                return True
+            before = reply[at:start]
+            if _BETWEEN.fullmatch(before) is None if index else _TAILS.search(before):
+                return True
+            at = start + len(call.source)
+        return _MARKS_OF_CALLS.search(reply, at) is not None
 
     def reason_apart(self) -> None:
         """Reasoning arrives beside the text: then the text does not begin inside it."""
@@ -311,8 +310,9 @@ class Reader:
         self._fences = self._fences and outcome.fences
         if outcome.done:
             thought = isinstance(self._region, Thinking | Headless)
-            self._region, self._rest = None, outcome.rest
-            if thought and not self._sources:
+            self._region = Doubted() if outcome.doubtful else None
+            self._rest = outcome.rest
+            if thought and not self._calls:
                 self._thought_until = self._place()
         return outcome.done
 
@@ -332,9 +332,10 @@ class Reader:
             return True
         text = self._last + self._rest
         match = self._mark.search(text, 1)
-        keep = len(text) if end else min(match.start() if match else len(text), self._certain(text))
-        # A mark may also be the inside of a longer one that began before it and is not complete yet.
-        if match is None or (not end and (match.end() >= len(text) or keep < match.start())):
+        certain = len(text) if end else self._certain(text)
+        keep = min(match.start() if match else len(text), certain)
+        # A mark may also be a part of a longer one that began before it, or with it, and is not complete yet.
+        if match is None or (not end and (match.end() >= len(text) or certain <= match.start())):
             self._say(text[1:keep], text[keep:])
             return False
         self._say(text[1 : match.start()], text[match.start() :])
@@ -555,12 +556,9 @@ class Reader:
         match item:
             case str():
                 self._prose.say(item)
-                self._after_raw = self._after_raw or (bool(item.strip()) and bool(self._sources))
             case Found():
                 self._dialect = self._dialect or name
-                self._spoken.add(name)
                 self._calls.append(item)
-                self._sources += [item.source] if item.source else []
                 self._prose.take_out()
                 self._after_call, self._head = True, False
             case Thought(text):

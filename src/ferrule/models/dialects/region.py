@@ -226,6 +226,21 @@ class Headless:
         return outcome
 
 
+class Doubted:
+    """What stands behind a call whose end is not known: it may be a part of that call, and is no text."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+
+    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+        self._parts.append(piece)
+        if not end:
+            return None
+        text = "".join(self._parts).strip()
+        told = f"left out of the text, as it may belong to a call that cannot be read: {text}"
+        return Outcome([Gap(), Problem(told)] if text else [])
+
+
 _PROBE = re.compile(r"[ \t]*(?:\{\s*[\"']|\[\s*\{|\[\s*[A-Za-z_][\w.]*\(|[A-Za-z_][\w.]*\()")
 _PROBE_MORE = re.compile(r"[ \t]*(?:[\[{]\s*|\[\s*[A-Za-z_][\w.]*|[A-Za-z_][\w.]*)?\Z")
 _GLUE = re.compile(r"[\s;,]*")

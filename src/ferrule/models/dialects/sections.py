@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
 
 from ferrule.core.calls import Call
 
@@ -36,6 +35,8 @@ _END = _token("tool", "call", "end")
 _SEP = re.compile(rf"{_token('tool', 'sep')}|{_token('tool', 'call', 'argument', 'begin')}")
 _BEGINS = re.compile(rf"\s*{_BEGIN}")
 _ENDS = re.compile(_END)
+BETWEEN = rf"{_END}\s*(?:(?:{_SECTION_END})\s*(?:{_SECTION})\s*)?{_BEGIN}\s*\w*\s*(?:{_SEP.pattern})"
+"""What stands between two calls of a section."""
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n?")
 _AFTER = re.compile(rf"\s*(?:```)?\s*(?:{_END})?")
 _NUMBER = re.compile(r":\d+$")
@@ -54,9 +55,9 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
         separator = _SEP.search(body, begin.end())
         if separator is None:
             return _nothing(parsed, body, at, ending)
-        step = _one(body, begin.end(), separator, ending, tools)
+        step = _one(body, begin, separator, ending, tools)
         if step is None:
-            return None
+            return _nothing(parsed, body, at, ending)
         call, at = step
         parsed.items.append(call)
         # An invocation that could not be read: where its values end is not known.
@@ -74,16 +75,18 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
 def _nothing(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
     if ending is Ending.CLOSED or not parsed.items:
         return None
-    parsed.problems.append("a call was cut off before its name was known")
-    parsed.items.append(body[at:])
+    # The beginning of a call, not a word about one: a person sees neither its mark nor what came after it.
+    parsed.problems.append(f"a call without a name was left out of the text: {body[at:].strip()}")
+    parsed.doubtful = parsed.doubtful or any(call.source for call in parsed.calls)
     return parsed
 
 
 def _one(
-    body: str, at: int, separator: re.Match[str], ending: Ending, tools: Tools
+    body: str, begin: re.Match[str], separator: re.Match[str], ending: Ending, tools: Tools
 ) -> tuple[Found, int] | None:
-    """The call whose header starts at `at` and whose arguments follow the separator."""
-    name, start = body[at : separator.start()].strip(), separator.end()
+    """The call that begins with a mark and whose arguments follow the separator."""
+    name = body[begin.end() : separator.start()].strip()
+    start = separator.end()
     if name == "function" and not body[start:].lstrip().startswith("<"):
         line = re.compile(r"\s*([^\s`{]+)").match(body, start)
         if line is None:
@@ -93,7 +96,8 @@ def _one(
     fence = _FENCE.match(body, start)
     start = fence.end() if fence else start
     if _INVOKES.match(body, start):
-        return _marked(body, start, ending, tools)
+        closes = begin.group().strip().replace("begin", "end")
+        return _marked(body, start, closes, ending, tools)
     if _NAME.fullmatch(name) is None:
         return None
     value = jsonish.value_at(body, start)
@@ -114,17 +118,22 @@ def _one(
     return Found(name, text or "{}"), end.end()
 
 
-def _marked(body: str, start: int, ending: Ending, tools: Tools) -> tuple[Found, int] | None:
-    """Step 3 puts an invocation where others put JSON."""
-    for end in islice(_ENDS.finditer(body, start), _MOST_ENDS):
-        source = body[start : end.start()]
+def _marked(body: str, start: int, closes: str, ending: Ending, tools: Tools) -> tuple[Found, int] | None:
+    """Step 3 puts an invocation where others put JSON. Its end is spelled as its beginning is."""
+    stop = body.find(closes, start)
+    for _ in range(_MOST_ENDS):
+        if stop < 0:
+            break
+        source = body[start:stop]
+        after = stop + len(closes)
         parsed = read_markup(source, Ending.CLOSED, tools)
         if parsed is not None and len(parsed.items) == 1 and parsed.calls:
-            if _ENDS.search(source):
+            if closes in source:
                 # A value that holds the end of a call may hold a part of another one, too. Without a source
                 # the reply is in doubt (`_read`).
-                return Found(parsed.calls[0].tool, unreadable(source)), end.end()
-            return parsed.calls[0], end.end()
+                return Found(parsed.calls[0].tool, unreadable(source)), after
+            return parsed.calls[0], after
+        stop = body.find(closes, after)
     if ending is Ending.CLOSED:
         return None
     begun = _INVOKES.match(body, start)

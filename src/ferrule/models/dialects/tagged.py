@@ -20,6 +20,7 @@ Sources: the chat templates of these models.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from . import jsonish
 from .form import Ending, Form, Found, Parsed, Tools, unreadable
@@ -40,7 +41,14 @@ def read_body(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | 
         return read_json(body, ending)
     if LOOKS.match(text):
         return read_pythonic(body, ending, tools)
-    return read_markup(body, ending, tools, padded=not opener.startswith("<seed:"))
+    parsed = read_markup(body, ending, tools, padded=not opener.startswith("<seed:"))
+    if parsed is None or parsed.doubtful or len(parsed.items) != 1 or not parsed.calls:
+        return parsed
+    only = parsed.calls[0]
+    if not only.source and not only.cut:
+        # A name alone, or above JSON: it may stand among calls whose values are raw text.
+        parsed.items = [replace(only, source=opener + body, escaped=True)]
+    return parsed
 
 
 def _unfenced(text: str) -> str:
@@ -108,9 +116,13 @@ def _closing_part(opener: str) -> str:
     return rf"</{re.escape(match.group(1))}{match.group(2)}>" if match else r"(?!)"
 
 
+_WRAPPER = rf"{PREFIX}(?:{_TAGS})(?::[0-9a-f]{{4,16}})?|TOOLCALL|longcat_tool_call"
+BETWEEN = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPER})>"
+"""What stands between two calls: the end of a wrapper and the beginning of another one, or one of both."""
+
 TAGGED = Form(
     "tagged",
-    rf"<{PREFIX}(?:{_TAGS})(?::[0-9a-f]{{4,16}})?>|<TOOLCALL>|<longcat_tool_call>",
+    rf"<(?:{_WRAPPER})>",
     _closing,
     read_body,
 )
