@@ -185,11 +185,8 @@ VALUE_MARK = (
 )
 """What opens or closes a value. Where this stands behind a call and in no other, the call may not have ended."""
 
-BETWEEN = (
-    rf"{re.escape(M3)}</tool_call>\s*{re.escape(M3)}<tool_call>"
-    r"|<\|close\|>tools<\|sep\|>\s*<\|open\|>tools<\|sep\|>"
-)
-"""What stands between two calls in frames of their own; see `tagged.BETWEEN` for tags."""
+BETWEEN = rf"{re.escape(M3)}</tool_call>\s*{re.escape(M3)}<tool_call>"
+"""What stands between two calls in frames of their own; see `tagged.BETWEEN` for tags. Kimi K3 writes one frame."""
 
 _FRAMES = re.compile(rf"{re.escape(M3)}|</?tool_calls?(?::\w+)?>")
 """What may stand between two calls of one body and is no text."""
