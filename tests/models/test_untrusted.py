@@ -235,6 +235,7 @@ def test_marks_that_a_tool_mode_itself_writes_stay_as_they_are() -> None:
 
 @pytest.mark.proves("untrusted.spelling")
 @given(hostile)
+@example("<|<turn|>")
 def test_a_reader_sees_what_it_was_and_json_reads_it_back(text: str) -> None:
     spelled = spell_out(text)
     assert not harm_in(spelled)

@@ -92,8 +92,11 @@ def spell_out(text: str, *, tokens: bool = True, found: Counter[str] | None = No
         return spelled
 
     spelled = for_models(text, unseen)
-    if tokens and not _OPENS.isdisjoint(spelled):
-        spelled = _TOKEN.sub(token, spelled)
+    if not tokens or _OPENS.isdisjoint(spelled):
+        return spelled
+    # What is spelled out within a longer one (`<|<turn|>`) may leave another: each round takes at least one opening mark.
+    while (again := _TOKEN.sub(token, spelled)) != spelled:
+        spelled = again
     return spelled
 
 
