@@ -54,10 +54,10 @@ options: $(READY) ## the tables of programs' options, from the help of the progr
 	$(BIN)/python docs/make_option_tables.py
 
 ordinary: $(READY) ## ordinary commands of a developer's day: how many are decided as a person expects
-	$(BIN)/pytest -q -p no:cacheprovider tests/guard/test_ordinary_commands.py
+	$(BIN)/pytest -q -p no:cacheprovider tests/permissions/test_ordinary_commands.py
 
 options-oracle: $(READY) ## every spelling of every option, tried on the real programs in a sandbox: what did something must be seen
-	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -q -s -p no:cacheprovider tests/attacks/test_option_effects.py tests/guard/test_options.py
+	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -q -s -p no:cacheprovider tests/attacks/test_option_effects.py tests/permissions/test_options.py
 
 promises: $(READY) ## what is promised, what proves it, and what is put off
 	$(BIN)/pytest -s -p no:cacheprovider tests/repository/test_promises.py
@@ -78,7 +78,7 @@ streams: $(READY) ## every model client: thousands of legal answers, cut anywher
 	FERRULE_TEST_STREAMS=2000 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/models/test_answers_arrive.py
 
 attacks: $(READY) ## every row of every table of attacks
-	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git_tools
+	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git
 
 marks: $(READY) ## calls in the legal form of every model family, with marks of all of them in their values: 1,000 cases of each form
 	FERRULE_MARK_CASES=1000 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/models/test_dialect_values.py
@@ -102,8 +102,8 @@ bus: $(READY) ## 500 subscribers, 10,000 events
 	$(BIN)/python benchmarks/bus.py
 
 files: $(READY) ## tool files, scripts, conditions and answers of hooks: 100,000 cases of each property
-	FERRULE_FILE_CASES=100000 FERRULE_FUZZ=100000 $(BIN)/pytest -p no:cacheprovider tests/extend/test_front_matter.py \
-		tests/extend/test_starlark_properties.py tests/extend/test_checking.py tests/extend/hooks/test_when.py tests/extend/hooks/test_commands.py
+	FERRULE_FILE_CASES=100000 FERRULE_FUZZ=100000 $(BIN)/pytest -p no:cacheprovider tests/extensions/test_front_matter.py \
+		tests/extensions/test_starlark_properties.py tests/extensions/test_checking.py tests/extensions/hooks/test_when.py tests/extensions/hooks/test_commands.py
 
 docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_reference.py

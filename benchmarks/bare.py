@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ferrule.models.transport import Transport
+from ferrule.models.http.transport import Transport
 
 SYSTEM = "You are a careful assistant. Use the tools when you need facts or effects; do not invent what a tool could tell you."
 

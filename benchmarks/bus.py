@@ -14,9 +14,9 @@ from pathlib import Path
 from ferrule import Identity
 from ferrule.core.calls import Result
 from ferrule.core.events import Event, Noticed, ToolAnswered
-from ferrule.engine.bus import Bus
-from ferrule.engine.bus_feed import Feed
-from ferrule.engine.bus_scope import OwnSession, OwnSessions
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.feed import Feed
+from ferrule.engine.event_bus.scope import OwnSession, OwnSessions
 
 READERS = 500
 EVENTS = 10_000

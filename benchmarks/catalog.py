@@ -1,6 +1,6 @@
 """What a catalog of 1,000 tools costs: bytes of a request with and without tool search, and whether what was sent stays as it was.
 
-The tools are those of `search.py`. The server is that of `stub.py` with a script of its own: thirty rounds, in ten of which the
+The tools are those of `search_files.py`. The server is that of `stub.py` with a script of its own: thirty rounds, in ten of which the
 model searches. Between two requests the parts of the first are compared with the same parts of the second: what the first
 had must be the beginning of what the second has, or a provider's cache ends there.
 """

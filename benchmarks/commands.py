@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from ferrule.guard.environment import child_environment
-from ferrule.guard.sandbox.command import Command
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.permissions.child_environment import child_environment
+from ferrule.sandbox.command import Command
+from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.sandbox import Sandbox
 
 REPEATS = 60
 PAUSE = 0.05

@@ -133,7 +133,7 @@ def agent(base_url: str, folder: str, **limits: Any) -> Any:
 async def measured(base_url: str) -> None:
     import bare
 
-    from ferrule.models.transport import Transport
+    from ferrule.models.http.transport import Transport
 
     with tempfile.TemporaryDirectory() as folder:
         ours = agent(base_url, folder)

@@ -23,14 +23,14 @@ sys.path.insert(0, str(HERE.parent / "tests" / "postgres"))
 
 from cluster import Cluster, installed  # noqa: E402  beside the tests that it is for
 
-from ferrule.engine.scale.jobs import Job, Jobs  # noqa: E402
+from ferrule.engine.distributed.jobs import Job, Jobs  # noqa: E402
 
 WORKER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from scale_agent import DATABASE, make
-from ferrule.engine.scale.worker import Worker
-from ferrule.store.postgres_journal import PostgresJournal
+from ferrule.engine.distributed.worker import Worker
+from ferrule.storage.journal.postgres import PostgresJournal
 journal = PostgresJournal(DATABASE, lease_seconds=6)
 Worker(DATABASE, make, concurrency=int(sys.argv[2]), lost_after=8, journal=journal).run()
 """

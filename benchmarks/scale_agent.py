@@ -1,4 +1,4 @@
-"""The agent of `scale.py`: five rounds with one call each, and every effect counted in a table. Not run by itself."""
+"""The agent of `distributed.py`: five rounds with one call each, and every effect counted in a table. Not run by itself."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import psycopg
 
 from ferrule import Agent
 from ferrule.core.messages import Message, ToolMessage
-from ferrule.engine.scale.jobs import Job
+from ferrule.engine.distributed.jobs import Job
 from ferrule.models.scripted import Scripted, Step, calls, says
-from ferrule.store.journal import Journal
+from ferrule.storage.journal.sqlite import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.probe import NOT_HAPPENED, Probed, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, Probed, happened
 
 CALLS = 5
 DATABASE = os.environ.get("SCALE_DATABASE", "")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ferrule.store import paths
+from ferrule.storage import paths
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
 from ferrule.tools.search.index import Index
@@ -88,13 +88,17 @@ def own() -> tuple[list[Tool], list[Request]]:
     """Tools that ship, and requests that models are tried with."""
     import yaml
 
-    from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
-    from ferrule.toolkits.git_tools import git_tools
+    from ferrule.toolkits import clock, commands, tasks
+    from ferrule.toolkits.files import browse
+    from ferrule.toolkits.files import tools as files
+    from ferrule.toolkits.git import command
+    from ferrule.toolkits.git.tools import git_tools
     from ferrule.toolkits.packs import agent_command_tools, agent_edit_tools, agent_read_tools
+    from ferrule.toolkits.search import search_files
     from ferrule.toolkits.stdlib import stdlib_tools
 
     packs = (agent_read_tools(), agent_edit_tools(), agent_command_tools(), git_tools(), stdlib_tools())
-    plain = [one.TOOLS for one in (browse, clock, commands, files, git, search, tasks)]
+    plain = [one.TOOLS for one in (browse, clock, commands, files, command, search_files, tasks)]
     tools = {one.full_name: one for made in (*packs, *plain) for one in made}
     rows = yaml.safe_load(TASKS_FILE.read_text(encoding="utf-8"))
     asked = [(row["request"], {row["tool"], *(one["tool"] for one in row.get("also", ()))}) for row in rows]

@@ -59,9 +59,9 @@ async def made(folder: Path, size: int) -> tuple[Any, str]:
 
 async def figures(folder: Path, size: int) -> dict[str, float]:
     """Milliseconds of each operation on a session of that size, and how many events it has."""
-    from ferrule.engine.replay import replay
-    from ferrule.store.export import markdown
-    from ferrule.store.jsonl import jsonl
+    from ferrule.engine.replay.replay import replay
+    from ferrule.storage.export.jsonl import jsonl
+    from ferrule.storage.export.transcripts import markdown
 
     agent, session = await made(folder, size)
     journal = agent.journal
@@ -125,12 +125,14 @@ async def measured() -> list[tuple[str, str, str, str]]:
 async def replays(count: int) -> int:
     """Record runs of the real model over the tasks of the evaluation, replay them; 1 if one comes out otherwise."""
     from ferrule import Agent
-    from ferrule.engine.replay import replay
-    from ferrule.engine.what_if import what_if
-    from ferrule.guard.gate import Gate
-    from ferrule.guard.rules import RuleSet
-    from ferrule.store.past_calls import past_calls
-    from ferrule.toolkits import browse, clock, files, search
+    from ferrule.engine.replay.replay import replay
+    from ferrule.engine.replay.what_if import what_if
+    from ferrule.permissions.gate import Gate
+    from ferrule.permissions.rules import RuleSet
+    from ferrule.storage.journal.past_calls import past_calls
+    from ferrule.toolkits import clock
+    from ferrule.toolkits.files import browse, tools
+    from ferrule.toolkits.search import search_files
 
     questions = [
         task["request"] for task in yaml.safe_load((HERE.parent / "evals" / "tasks.yaml").read_text())
@@ -143,7 +145,7 @@ async def replays(count: int) -> int:
             (work / path).write_text(text)
         agent = Agent(
             "local:smollm2",
-            [*files.TOOLS, *browse.TOOLS, *search.TOOLS, *clock.TOOLS],
+            [*tools.TOOLS, *browse.TOOLS, *search_files.TOOLS, *clock.TOOLS],
             workspace=work,
             allow=["Read(**)", "Edit(**)"],
             journal=folder / "journal.db",

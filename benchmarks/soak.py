@@ -41,8 +41,8 @@ def main(count: int = 1000, at_once: int = 100, *, confined: bool = True) -> int
 
 async def soaked(work: Path, count: int, at_once: int, *, confined: bool) -> int:
     from ferrule.core.identity import Identity
-    from ferrule.guard.sandbox.policy import Policy
-    from ferrule.guard.workspace import Workspace
+    from ferrule.permissions.filesystem.workspace import Workspace
+    from ferrule.sandbox.policy import Policy
     from ferrule.toolkits.commands import CommandOptions, CommandPolicy, Commands, command_tools
     from ferrule.tools.context import Context
 

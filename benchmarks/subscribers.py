@@ -40,18 +40,18 @@ Place = tuple[int, int]
 
 async def serve_console(folder: str, events: int) -> None:
     from ferrule import tool
+    from ferrule.console.app import make_app
+    from ferrule.console.setup import close, console_with
+    from ferrule.console.viewer import Viewer
     from ferrule.core.messages import AssistantMessage, Message, UserMessage
     from ferrule.engine.agent import Agent
-    from ferrule.engine.bus_events import BusEvent
-    from ferrule.faces.console.app import make_app
-    from ferrule.faces.console.building import close, console_with
-    from ferrule.faces.console.viewer import Viewer
-    from ferrule.host.assemble import Assembly
-    from ferrule.host.door import Door, Who
-    from ferrule.host.serving import hosts_of, listen, port_of, serve
+    from ferrule.engine.event_bus.events import BusEvent
     from ferrule.models.scripted import Scripted, Step, calls, says
-    from ferrule.store.journal import SqliteJournal
-    from ferrule.store.settings import load_settings
+    from ferrule.runtime.assemble import Assembly
+    from ferrule.runtime.http.http_security import Door, Who
+    from ferrule.runtime.http.server import hosts_of, listen, port_of, serve
+    from ferrule.storage.journal.sqlite import SqliteJournal
+    from ferrule.storage.settings.settings import load_settings
 
     @tool(risk="safe", side_effect="read")
     def look(at: str) -> str:

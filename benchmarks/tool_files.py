@@ -12,10 +12,10 @@ import tempfile
 import time
 
 from ferrule import Agent, tool
-from ferrule.extend.builtins import World
-from ferrule.extend.handlers import make_tool
-from ferrule.extend.starlark.pool import Pool
-from ferrule.extend.tool_file import parse_tool
+from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.tool_files.handlers import make_tool
+from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import Scripted
 
 CALLS = 10_000

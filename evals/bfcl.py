@@ -50,13 +50,14 @@ from bfcl_report import (
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import UserMessage
-from ferrule.models.local import Local
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.ways import choose, constrained, fill, listed, numbers
-from ferrule.models.ways import values as pieces
-from ferrule.models.ways.ladder import open_exchange
-from ferrule.models.wire import ModelOptions, ToolSpec
-from ferrule.store import paths
+from ferrule.models.client import ModelOptions, ToolSpec
+from ferrule.models.local.client import Local
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.small_models import argument_filling, lists, numbers, tool_choice
+from ferrule.models.small_models import candidates as pieces
+from ferrule.models.tool_modes import constrained
+from ferrule.models.tool_modes.selection import open_exchange
+from ferrule.storage import paths
 from ferrule.tools.names import wire_names
 
 PACKAGE = "bfcl-eval==2026.3.23"
@@ -262,28 +263,34 @@ def _unchosen(*_: object) -> tuple[list[Any], list[Any]]:
 
 LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
     WHOLE: [],
-    "choice: meaning (the model's hidden state)": [(choose, "GAIN", 0.0)],
-    "choice: words (BM25, words of one name only)": [(choose, "WORDS", 0.0), (choose, "DISTINCT", 0.0)],
-    "choice: fit of pieces and parameters": [
-        (choose, name, 0.0) for name in ("MISSING", "UNPLACED", "LOOSE")
+    "choice: meaning (the model's hidden state)": [(tool_choice, "GAIN", 0.0)],
+    "choice: words (BM25, words of one name only)": [
+        (tool_choice, "WORDS", 0.0),
+        (tool_choice, "DISTINCT", 0.0),
     ],
-    "values that a description lists": [(pieces, "told", _empty), (listed, "told", _empty)],
+    "choice: fit of pieces and parameters": [
+        (tool_choice, name, 0.0) for name in ("MISSING", "UNPLACED", "LOOSE")
+    ],
+    "values that a description lists": [(pieces, "told", _empty), (lists, "told", _empty)],
     "labels, places, makers, kinds, directions": [
         (pieces, name, _empty) for name in ("labelled", "by", "placed", "kinds", "directed")
     ],
     "dates": [(pieces, "days", _empty)],
     "names kept whole": [(pieces, "_cuts_name", _none)],
-    "lists of plain words and of choices": [(listed, "enumerations", _empty), (listed, "chosen", _unchosen)],
-    "numbers assigned together": [(fill, "assign", _unassigned)],
+    "lists of plain words and of choices": [(lists, "enumerations", _empty), (lists, "chosen", _unchosen)],
+    "numbers assigned together": [(argument_filling, "assign", _unassigned)],
     "units and what they measure": [(numbers, "agrees", _none)],
-    "optional parameters": [(fill, "spoken_of", _empty)],
-    "what the request settles alone": [(fill, "_sure", _none)],
+    "optional parameters": [(argument_filling, "spoken_of", _empty)],
+    "what the request settles alone": [(argument_filling, "_sure", _none)],
     "values of the request in the grammar": [
-        (fill, "_sure", _none),
-        (fill, "assign", _unassigned),
-        *((fill, name, _empty) for name in ("values", "lists", "evident", "named_choices", "spoken_of")),
+        (argument_filling, "_sure", _none),
+        (argument_filling, "assign", _unassigned),
+        *(
+            (argument_filling, name, _empty)
+            for name in ("values", "lists", "evident", "named_choices", "spoken_of")
+        ),
     ],
-    "the invented examples": [(fill, "INVENTED", ())],
+    "the invented examples": [(argument_filling, "INVENTED", ())],
 }
 """What is taken away, and by setting what."""
 

@@ -30,9 +30,9 @@ from bfcl_report import OWN, Line, keep, percentile
 from ferrule.core.calls import Call
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import UserMessage
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
 from ferrule.models.registry import resolve
-from ferrule.models.ways.ladder import open_exchange
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
+from ferrule.models.tool_modes.selection import open_exchange
 
 HERE = Path(__file__).parent
 TOOLKITS = ("files", "browse", "search", "commands", "git", "tasks", "clock")

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from ferrule import Agent, Scripted
-from ferrule.guard.approval import Answer, ApprovalRequest
 from ferrule.models.scripted import calls, says
-from ferrule.toolkits import files
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.toolkits.files import tools
 
 
 class Policy:
@@ -33,7 +33,7 @@ script = [
 with tempfile.TemporaryDirectory() as folder:
     Path(folder, "plan.txt").write_text("keep me\n")
     model = parser.parse_args().model or Scripted(script)
-    agent = Agent(model, files.TOOLS, workspace=folder, approver=Policy())
+    agent = Agent(model, tools.TOOLS, workspace=folder, approver=Policy())
     answer = agent.run_sync("Write one, then two into note.txt, then delete plan.txt.")
     print({path.name: path.read_text() for path in sorted(Path(folder).iterdir())})
 print(*[f"{result.tool}: {result.error_message or 'ok'}" for result in answer.results], answer.text, sep="\n")

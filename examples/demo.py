@@ -16,7 +16,9 @@ from pathlib import Path
 
 from ferrule import Agent
 from ferrule.core.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
-from ferrule.toolkits import browse, clock, files, search
+from ferrule.toolkits import clock
+from ferrule.toolkits.files import browse, tools
+from ferrule.toolkits.search import search_files
 
 FILES = {
     "config.yaml": "name: lighthouse\nport: 8080\nkeeper: Ines\n",
@@ -43,7 +45,7 @@ async def main(folder: Path) -> None:
     """Ask the questions, print every step."""
     agent = Agent(
         "local:smollm2",
-        [*files.TOOLS, *browse.TOOLS, *search.TOOLS, *clock.TOOLS],
+        [*tools.TOOLS, *browse.TOOLS, *search_files.TOOLS, *clock.TOOLS],
         workspace=folder / "lighthouse",
         allow=["Read(**)"],
         journal=folder / "demo.db",

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ferrule import Agent, Scripted
 from ferrule.models.scripted import calls, says
-from ferrule.toolkits import browse, files, search
+from ferrule.toolkits.files import browse
+from ferrule.toolkits.files import tools as files
+from ferrule.toolkits.search import search_files
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--model", help="such as ollama:llama3.2; without it, a script plays the model")
@@ -28,7 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name in ("notes/plan.md", "private/diary.md", "src/boat.py", ".env"):
         Path(folder, name).parent.mkdir(exist_ok=True)
         Path(folder, name).write_text("TODO: mend the sails\n")
-    tools = [*files.TOOLS, *browse.TOOLS, *search.TOOLS]
+    tools = [*files.TOOLS, *browse.TOOLS, *search_files.TOOLS]
     model = parser.parse_args().model or Scripted(script)
     allow = ["Read(**)", "Edit(notes/**)"]
     agent = Agent(model, tools, workspace=folder, allow=allow, deny=["Read(private/**)"])

@@ -15,8 +15,9 @@ from ferrule import Agent, Scripted
 from ferrule.core.events import CallEvaluated, ModelAnswered, ToolAnswered
 from ferrule.models.scripted import calls, says
 from ferrule.testing.fakes import RecordingApprover
-from ferrule.toolkits import commands, files
+from ferrule.toolkits import commands
 from ferrule.toolkits.commands.policy import CommandPolicy
+from ferrule.toolkits.files import tools
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
 INJECTION = """# Build notes
@@ -64,7 +65,7 @@ async def main(folder: Path) -> None:
     approver = RecordingApprover(["once"])
     agent = Agent(
         Scripted([*script, says("Run `make`.")]),
-        [*files.TOOLS, *commands.TOOLS],
+        [*tools.TOOLS, *commands.TOOLS],
         workspace=workspace,
         approver=approver,
         resources=[CommandPolicy(shell_allowed=True)],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ferrule import Agent, LimitReached, Limits, Scripted, tool
 from ferrule.models.scripted import calls, says
-from ferrule.store import export, jsonl
+from ferrule.storage.export import jsonl, transcripts
 
 
 @tool(side_effect="none")
@@ -30,7 +30,7 @@ async def main(model: str | None, file: Path) -> None:
     session = second.resume(session.id)
     print((await session.run("And?")).text)
     second.journal.verify(session.id)
-    print("".join(export.markdown(second.journal.records(session.id))))
+    print("".join(transcripts.markdown(second.journal.records(session.id))))
     print("lines of JSON:", len(list(jsonl.jsonl(second.journal.records(session.id)))))
 
 

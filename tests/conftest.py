@@ -86,7 +86,7 @@ def smollm2_path() -> Path:
     """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule models pull` put into the cache."""
     if named := os.environ.get("FERRULE_TEST_MODEL"):
         return Path(named)
-    from ferrule.models import pull
+    from ferrule.models.local import pull
 
     found = pull.path("smollm2")
     if found is None or not Path(found).is_file():

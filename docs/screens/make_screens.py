@@ -2,7 +2,7 @@
 
     python docs/screens/make_screens.py
 
-writes `docs/screens/*.txt` and puts them into `docs/chat.md`. `tests/faces/test_chat.py` plays the same hour and looks at
+writes `docs/screens/*.txt` and puts them into `docs/chat.md`. `tests/interfaces/test_chat.py` plays the same hour and looks at
 what came of it. What differs from run to run (ids, times, the folder) is replaced; nothing waits for a fixed time.
 """
 

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from .core.identity import Identity
     from .core.limits import Limits
     from .engine.agent import Agent
-    from .engine.bus import Bus
-    from .engine.bus_scope import Operator, OwnSession, OwnSessions
-    from .engine.delegate_tool import ask_agent
-    from .engine.hook_chain import Hooks
-    from .engine.hook_events import (
+    from .engine.delegation.sub_agent import DelegationLimits, SubAgent
+    from .engine.delegation.tool import ask_agent
+    from .engine.event_bus.bus import Bus
+    from .engine.event_bus.scope import Operator, OwnSession, OwnSessions
+    from .engine.hooks.call_hooks import Block, Change, Hook, HookBlocked
+    from .engine.hooks.chain import Hooks
+    from .engine.hooks.events import (
         Action,
         CompletionPost,
         CompletionPre,
@@ -58,28 +60,26 @@ if TYPE_CHECKING:
         delegate,
         modify,
     )
-    from .engine.hooks import Block, Change, Hook, HookBlocked
-    from .engine.live import Progress, ReasoningDelta, TextDelta
+    from .engine.live_events import Progress, ReasoningDelta, TextDelta
     from .engine.session import RunResult, Session
-    from .engine.sub_agent import DelegationLimits, SubAgent
-    from .engine.telemetry import Telemetry
-    from .extend.hooks.decorator import hook
-    from .guard.redaction import Redactor
-    from .guard.workspace import Workspace
-    from .models.anthropic import Anthropic
-    from .models.ollama import Ollama
-    from .models.openai_chat import OpenAIChat
-    from .models.openai_responses import OpenAIResponses
+    from .engine.telemetry.telemetry import Telemetry
+    from .extensions.hooks.decorator import hook
+    from .models.anthropic.client import Anthropic
+    from .models.client import ModelOptions
+    from .models.ollama.client import Ollama
+    from .models.openai.chat import OpenAIChat
+    from .models.openai.responses import OpenAIResponses
     from .models.scripted import Scripted
-    from .models.wire import ModelOptions
+    from .permissions.filesystem.workspace import Workspace
+    from .permissions.redaction import Redactor
     from .tools.catalog import Catalog
-    from .tools.chunks import Chunks
+    from .tools.chunked_output import Chunks
     from .tools.context import Context
     from .tools.decorator import tool
     from .tools.define import define_tool
     from .tools.definition import COMMAND, READS, URL, WRITES, Risk, SideEffect, Tool
     from .tools.reliability import Reliability
-    from .tools.search.option import ToolSearch
+    from .tools.search.options import ToolSearch
 
 _WHERE = {
     "core.calls": ("Call", "ErrorType", "Result"),
@@ -99,11 +99,11 @@ _WHERE = {
     "core.identity": ("Identity",),
     "core.limits": ("Limits",),
     "engine.agent": ("Agent",),
-    "engine.bus": ("Bus",),
-    "engine.bus_scope": ("Operator", "OwnSession", "OwnSessions"),
-    "engine.delegate_tool": ("ask_agent",),
-    "engine.hook_chain": ("Hooks",),
-    "engine.hook_events": (
+    "engine.event_bus.bus": ("Bus",),
+    "engine.event_bus.scope": ("Operator", "OwnSession", "OwnSessions"),
+    "engine.delegation.tool": ("ask_agent",),
+    "engine.hooks.chain": ("Hooks",),
+    "engine.hooks.events": (
         "Action",
         "CompletionPost",
         "CompletionPre",
@@ -126,28 +126,28 @@ _WHERE = {
         "delegate",
         "modify",
     ),
-    "engine.hooks": ("Block", "Change", "Hook", "HookBlocked"),
-    "engine.live": ("Progress", "ReasoningDelta", "TextDelta"),
+    "engine.hooks.call_hooks": ("Block", "Change", "Hook", "HookBlocked"),
+    "engine.live_events": ("Progress", "ReasoningDelta", "TextDelta"),
     "engine.session": ("RunResult", "Session"),
-    "engine.sub_agent": ("DelegationLimits", "SubAgent"),
-    "engine.telemetry": ("Telemetry",),
-    "extend.hooks.decorator": ("hook",),
-    "guard.redaction": ("Redactor",),
-    "guard.workspace": ("Workspace",),
-    "models.anthropic": ("Anthropic",),
-    "models.ollama": ("Ollama",),
-    "models.openai_chat": ("OpenAIChat",),
-    "models.openai_responses": ("OpenAIResponses",),
+    "engine.delegation.sub_agent": ("DelegationLimits", "SubAgent"),
+    "engine.telemetry.telemetry": ("Telemetry",),
+    "extensions.hooks.decorator": ("hook",),
+    "permissions.redaction": ("Redactor",),
+    "permissions.filesystem.workspace": ("Workspace",),
+    "models.anthropic.client": ("Anthropic",),
+    "models.ollama.client": ("Ollama",),
+    "models.openai.chat": ("OpenAIChat",),
+    "models.openai.responses": ("OpenAIResponses",),
     "models.scripted": ("Scripted",),
-    "models.wire": ("ModelOptions",),
+    "models.client": ("ModelOptions",),
     "tools.catalog": ("Catalog",),
-    "tools.chunks": ("Chunks",),
+    "tools.chunked_output": ("Chunks",),
     "tools.context": ("Context",),
     "tools.decorator": ("tool",),
     "tools.define": ("define_tool",),
     "tools.definition": ("COMMAND", "READS", "URL", "WRITES", "Risk", "SideEffect", "Tool"),
     "tools.reliability": ("Reliability",),
-    "tools.search.option": ("ToolSearch",),
+    "tools.search.options": ("ToolSearch",),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
 

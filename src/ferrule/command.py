@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from ferrule.toolkits.commands import json_output, steps
 from ferrule.toolkits.commands.json_output import CommandFailed
-from ferrule.toolkits.commands.retrying import Retry
+from ferrule.toolkits.commands.retries import Retry
 from ferrule.toolkits.commands.scripts import CommandRunner, Record, Runner
 from ferrule.toolkits.commands.steps import (
     Spec,

@@ -33,14 +33,14 @@ from ferrule import (
     modify,
     tool,
 )
-from ferrule.connect.http import http_tools
-from ferrule.connect.mcp import McpServer
-from ferrule.connect.mcp import connect as mcp_servers
-from ferrule.connect.mcp.reading import read_server
+from ferrule.cli.terminal_agent import seat
+from ferrule.connectors.http import http_tools
+from ferrule.connectors.mcp import McpServer
+from ferrule.connectors.mcp import connect as mcp_servers
+from ferrule.connectors.mcp.configuration import read_server
 from ferrule.core.messages import Message, ToolMessage
-from ferrule.faces.cli.seated import seat
 from ferrule.models.scripted import Step, calls, says
-from ferrule.store.audit import calls as audited
+from ferrule.storage.audit.audit import calls as audited
 from ferrule.tools.definition import Tool
 from ferrule.tools.toolset import configured
 
@@ -125,7 +125,7 @@ async def test_a_domain_error_and_what_it_wraps_reach_the_model_and_the_audit_wi
         assert json.loads(shown)["error_message"] == result.error_message == call.message
 
 
-PLAIN_SERVER = Path(__file__).parent.parent / "connect/mcp/plain_server.py"
+PLAIN_SERVER = Path(__file__).parent.parent / "connectors/mcp/plain_server.py"
 MANIFEST = """
 namespace: web
 hosts: ["{at}"]
@@ -196,8 +196,8 @@ async def test_a_function_a_service_a_server_and_an_agent_are_tools_of_one_kind(
 ) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed here")
     pytest.importorskip("a2a", reason="the extra `a2a` is not installed here")
-    from ferrule.connect.a2a import A2aPeer
-    from ferrule.connect.a2a import connect as a2a_peers
+    from ferrule.connectors.a2a import A2aPeer
+    from ferrule.connectors.a2a import connect as a2a_peers
 
     entered: list[str] = []
 

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import pytest
 from sandbox_world import World
 
-from ferrule.guard.environment import child_environment
-from ferrule.guard.sandbox.command import Capture, Command, Ended
-from ferrule.guard.sandbox.policy import Bounds, Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import Rung, ladder
-from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.permissions.child_environment import child_environment
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import Rung, ladder
+from ferrule.sandbox.command import Capture, Command, Ended
+from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.sandbox import Sandbox
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ parameter that is not here gets all of them."""
 def _tools() -> list[Tool]:
     """Every tool that ships: what the modules of `ferrule.toolkits` export."""
     found: dict[str, Tool] = {}
-    for module in pkgutil.iter_modules(ferrule.toolkits.__path__, "ferrule.toolkits."):
+    for module in pkgutil.walk_packages(ferrule.toolkits.__path__, "ferrule.toolkits."):
         for tool in getattr(import_module(module.name), "TOOLS", ()):
             found[tool.full_name] = tool
     return [found[name] for name in sorted(found)]

@@ -21,7 +21,7 @@ from secrets import token_hex
 from types import ModuleType
 from typing import Any
 
-from ferrule.guard.reserved import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT
 
 HERE = Path(__file__).parent
 

@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ferrule.guard.options import Option, Table, table_of
-from ferrule.guard.programs import program_of
+from ferrule.permissions.commands.option_parsing import Option, Table, table_of
+from ferrule.permissions.commands.program_arguments import program_of
 
 OPERANDS: dict[str, tuple[str, ...]] = {
     "sort": ("a",), "shuf": ("a",), "uniq": ("a",), "cut": ("-f1", "a"), "grep": ("x", "a"),

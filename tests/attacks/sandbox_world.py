@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
-from ferrule.guard.reserved import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT
 
 VICTIM = Path(__file__).with_name("sandbox_victim.py")
 PUBLIC = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

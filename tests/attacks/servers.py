@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 TOKEN = "the-token-of-the-owner"
 BOBS = "the-token-of-bob-himself"
 CANARY = "canary-7f3a"
 IMPATIENT = """
 import sys
-from ferrule.host import door, serving
+from ferrule.runtime.http import http_security as door, server as serving
 serving.HEAD_SECONDS, door.BODY_SECONDS = 1.5, 4.0
-from ferrule.faces.cli.entry import main
+from ferrule.cli.entry import main
 main()
 """
 SCRIPT = json.dumps([{"say": "done"}] * 20)

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from hostile_calls import TOOLS
 
+from ferrule.cli.root import run
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.agent import Agent
-from ferrule.faces.cli.root import run
-from ferrule.models.ollama import Ollama
+from ferrule.models.ollama.client import Ollama
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.ollama_double import OllamaDouble
 
 CommandLine = Callable[..., tuple[int, str, str]]
@@ -397,7 +397,7 @@ def test_a_damaged_journal_file_is_said_with_the_way_out_and_is_not_made_worse(
     for name in ("journal.db-wal", "journal.db-shm"):
         (path.parent / name).unlink(missing_ok=True)
     # In a process of its own: one that could not open a journal holds on to it until it ends.
-    program = "from ferrule.faces.cli.entry import main; main()"
+    program = "from ferrule.cli.entry import main; main()"
     arguments = ["tools", "call", "add_task", "content=more"]
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False

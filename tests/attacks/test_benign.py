@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from benign_rows import WORK, Work
 from confined import Confined
 
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.policy import Policy
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: another rung holds here"

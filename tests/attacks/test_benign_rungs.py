@@ -16,9 +16,9 @@ import test_benign as benign
 from benign_rows import WORK, Work
 from confined import Confined
 
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import ladder
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import ladder
+from ferrule.sandbox.policy import Policy
 
 CHOSEN = {
     "make-parallel", "gcc-link", "git-commit", "venv-offline-pip", "test-key", "node-test",

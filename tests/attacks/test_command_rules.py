@@ -23,14 +23,14 @@ from servers import Face, all_faces, end, exchanged, found, spelled, spoken_to, 
 
 import ferrule
 from ferrule.engine.agent import Agent
-from ferrule.guard.sandbox.gap import SandboxGap
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import choose, ladder
 from ferrule.models.scripted import Scripted
-from ferrule.store.journal import SqliteJournal
+from ferrule.sandbox.backends.missing_protection import SandboxGap
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import choose, ladder
+from ferrule.sandbox.policy import Policy
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import TOOLS as COMMANDS
-from ferrule.toolkits.commands import CommandPolicy, confined
+from ferrule.toolkits.commands import CommandPolicy, session_sandbox
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 HIDDEN = "canaryofahiddenfile"
@@ -176,7 +176,7 @@ def made_in_spite(root: Path) -> list[str]:
 
 # ---- the doors
 
-MAIN = "from ferrule.faces.cli.entry import main; main()"
+MAIN = "from ferrule.cli.entry import main; main()"
 CALL = {"tool": "run_command", "arguments": {"command": [PYTHON, "probe.py"]}}
 SCRIPT = json.dumps([{"call": [CALL]}, {"say": "done"}] * 3)
 
@@ -339,23 +339,23 @@ def acp(base: Path) -> str:
 
 
 # A chat is seated as a run is, and needs a terminal.
-_CLI = "faces.cli.seated"
+_CLI = "cli.terminal_agent"
 DOORS = (
     Door("library", (), library),
     Door("library with a policy", (), library_with_policy),
-    Door("run", (_CLI, "host.assemble"), run),
+    Door("run", (_CLI, "runtime.assemble"), run),
     Door("tools call", (_CLI,), call_tool),
-    Door("mcp", ("faces.serve.mcp.command",), served("mcp")),
-    Door("openai", ("faces.serve.openai.command",), served("openai")),
-    Door("a2a", ("faces.serve.a2a_command",), served("a2a")),
-    Door("acp", ("faces.serve.acp.conversation",), acp),
-    Door("console", ("faces.console.building",), served("console")),
+    Door("mcp", ("servers.mcp.command",), served("mcp")),
+    Door("openai", ("servers.openai.command",), served("openai")),
+    Door("a2a", ("servers.a2a.command",), served("a2a")),
+    Door("acp", ("servers.acp.conversation",), acp),
+    Door("console", ("console.setup",), served("console")),
 )
 ALIKE = {
-    "faces.serve.acp.serving": "an `Agent` of the protocol, whose conversations are the door",
-    "host.reloading": "makes what its face made, anew, by the same function",
-    "faces.cli.scale": "workers take what `assemble` made",
-    "extend.checking_runs": "runs the person's own checks with a model, in a folder made for it",
+    "servers.acp.server": "an `Agent` of the protocol, whose conversations are the door",
+    "runtime.hot_reload": "makes what its face made, anew, by the same function",
+    "cli.distributed": "workers take what `assemble` made",
+    "extensions.checks.runs": "runs the person's own checks with a model, in a folder made for it",
 }
 """Modules that make agents and are no door of their own."""
 
@@ -401,7 +401,7 @@ def test_path_rules_hold_on_every_backend(rung: str, tmp_path: Path, monkeypatch
     chosen = [one for one in ladder(Policy(Path("/")), probe()) if one.name == rung]
     if not chosen:
         pytest.skip(f"this machine has no `{rung}`")
-    monkeypatch.setattr(confined, "choose", lambda policy, probes: chosen[0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(session_sandbox, "choose", lambda policy, probes: chosen[0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     test_path_rules_hold_in_commands_and_commits_work(DOORS[0], tmp_path)
 
 

@@ -22,6 +22,11 @@ import pytest
 from hostile_calls import BY_NAME, FOREIGN, REFUSED, SIX, TOOLS, Attack, attacks, six
 from hostile_world import COMMANDS, GIT, PATHS, PERMISSIVE, UNSEEN, World
 
+from ferrule.cli import root as command_line
+from ferrule.cli.chat.slash_commands import COMMANDS as SLASH
+from ferrule.cli.chat.slash_commands import Chat
+from ferrule.cli.terminal import Terminal
+from ferrule.cli.terminal_agent import Seated
 from ferrule.core.calls import Call, Result, compact
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import CallEvaluated, CallStarted, PersonAnswered, Record, ToolAnswered
@@ -29,16 +34,11 @@ from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.faces.cli import root as command_line
-from ferrule.faces.cli.seated import Seated
-from ferrule.faces.cli.slash import COMMANDS as SLASH
-from ferrule.faces.cli.slash import Chat
-from ferrule.faces.cli.terminal import Terminal
 from ferrule.models.dialects import ALL
 from ferrule.models.scripted import Scripted, Step, calls, says
-from ferrule.store.journal import SqliteJournal
-from ferrule.store.settings import load_settings
-from ferrule.store.trust import COVERED
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.trust import COVERED
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.toolkits.commands import CommandPolicy
 
@@ -250,7 +250,7 @@ class Nobody:
     """`NobodyToAsk`, remembering that it was asked."""
 
     async def ask(self, request: Any) -> Any:
-        from ferrule.guard.approval import NobodyToAsk
+        from ferrule.permissions.approvals import NobodyToAsk
 
         return await NobodyToAsk().ask(request)
 
@@ -598,7 +598,7 @@ async def test_a_call_of_an_mcp_client_reaches_nothing(version: str, step: int, 
     from mcp.client.client import Client
     from mcp.shared.memory import create_client_server_memory_streams
 
-    from ferrule.faces.serve.mcp import McpServer
+    from ferrule.servers.mcp import McpServer
 
     ours = agent(world)
     server, harm, seen, tried = McpServer(ours), list[str](), 0, six(world)[::step]

@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from confined import Confined
 from option_effects import DRIVER, OPERANDS, Case, cases, scripts
 
-from ferrule.guard.command_hazards import hazards
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
+from ferrule.permissions.commands.hazards import hazards
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.policy import Policy
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SAMPLE = 150

@@ -25,18 +25,18 @@ from ferrule.core.events import CallStarted
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.engine.agent import Agent
-from ferrule.engine.hooks import Change
-from ferrule.guard.approval import Answer
-from ferrule.guard.command import analyse
-from ferrule.guard.gate import MODES, Gate
-from ferrule.guard.rules import RuleSet
-from ferrule.guard.workspace import Workspace
+from ferrule.engine.hooks.call_hooks import Change
+from ferrule.models.client import ModelOptions
 from ferrule.models.dialects import ALL
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.scripted import Scripted, Step, says
-from ferrule.models.wire import ModelOptions
-from ferrule.store.journal import SqliteJournal
+from ferrule.permissions.approvals import Answer
+from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import MODES, Gate
+from ferrule.permissions.rules import RuleSet
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.tools.definition import Tool
 from ferrule.tools.reliability import Reliability
@@ -293,7 +293,7 @@ def check_pairs(history: list[Message]) -> None:
 
 async def encoded(wire: Any, history: list[Message]) -> list[dict[str, Any]]:
     """The messages as this wire sends them: an exchange's own encoder, without a request."""
-    from ferrule.models.outbound import Transcript
+    from ferrule.models.request_encoding import Transcript
 
     exchange = wire.open("system", (), ModelOptions())
     transcript = Transcript("system", exchange._message)
@@ -341,7 +341,7 @@ def check_ollama(messages: list[dict[str, Any]]) -> None:
 def test_a_character_that_the_parser_cannot_read_does_not_end_the_process() -> None:
     """It depends on where memory lies: each process is another chance."""
     program = (
-        "from ferrule.guard.command import analyse\n"
+        "from ferrule.permissions.commands.analysis import analyse\n"
         "for code in range(0x300, 0x110000, 0x3000):\n"
         "    if not 0xD800 <= code < 0xE000:\n"
         "        for text in ('{', 'echo {1..', 'cat .env {12', '{1..9'):\n"

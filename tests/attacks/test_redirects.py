@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from ferrule.connect.http.auth import Applied
-from ferrule.connect.http.hosts import Reachable
-from ferrule.connect.http.requests import Prepared
-from ferrule.connect.http.sending import Broke, Sender
+from ferrule.connectors.http.auth import Applied
+from ferrule.connectors.http.hosts import Reachable
+from ferrule.connectors.http.requests import Prepared
+from ferrule.connectors.http.send import Broke, Sender
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extend.web.domains import Domains
-from ferrule.extend.web.fetch import Web
+from ferrule.extensions.web.domains import Domains
+from ferrule.extensions.web.fetch import Web
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 KNOWN = (

@@ -20,9 +20,9 @@ from confined import Confined
 from sandbox_rows import ATTACKS, Attack
 from sandbox_world import World
 
-from ferrule.guard.sandbox.policy import Bounds, Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import choose
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import choose
+from ferrule.sandbox.policy import Bounds, Policy
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: nothing to attack on this rung"

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from confined import Confined
 from test_benign import PACKAGES, PYTHON, _wheel
 
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import ladder
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import ladder
+from ferrule.sandbox.policy import Policy
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: another rung holds here"

@@ -19,9 +19,9 @@ import pytest
 from servers import CANARY, TOKEN, Face, all_faces, end, exchanged, found, got, running, spelled, start
 
 from ferrule.core.errors import ConfigError
-from ferrule.host import serving
-from ferrule.host.browsers import Browsers
-from ferrule.host.door import HEADERS, Door, Who
+from ferrule.runtime.http import server
+from ferrule.runtime.http.http_security import HEADERS, Door, Who
+from ferrule.runtime.http.sign_in import Browsers
 
 NAMES = ("console", "a2a", "openai", "mcp")
 
@@ -262,12 +262,12 @@ async def _open(scope: Any, receive: Any, send: Any) -> None:
 @contextlib.asynccontextmanager
 async def served(**more: Any) -> Any:
     """An application that answers without end, behind a door; its port, and the task that serves."""
-    with serving.listen("127.0.0.1", 0) as listening:
-        port = serving.port_of(listening)
-        hosts = serving.hosts_of("127.0.0.1", port)
-        signing = Browsers(serving.origins_of("127.0.0.1", port))
+    with server.listen("127.0.0.1", 0) as listening:
+        port = server.port_of(listening)
+        hosts = server.hosts_of("127.0.0.1", port)
+        signing = Browsers(server.origins_of("127.0.0.1", port))
         door = Door(_open, token={TOKEN: Who("ada")}, hosts=hosts, browsers=signing)
-        task = asyncio.create_task(serving.serve(door, "127.0.0.1", port, listening=listening, **more))
+        task = asyncio.create_task(server.serve(door, "127.0.0.1", port, listening=listening, **more))
         try:
             yield port, task
         finally:
@@ -305,7 +305,7 @@ async def test_connections_are_bounded_and_those_that_end_make_room() -> None:
 
 @pytest.mark.proves("serve.slow")
 async def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(server, "STALLED_SECONDS", 0.2)
     left = asyncio.Event()
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
@@ -316,9 +316,9 @@ async def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
             await asyncio.sleep(0)
         left.set()
 
-    with serving.listen("127.0.0.1", 0) as listening:
-        port = serving.port_of(listening)
-        task = asyncio.create_task(serving.serve(endless, "127.0.0.1", port, listening=listening))
+    with server.listen("127.0.0.1", 0) as listening:
+        port = server.port_of(listening)
+        task = asyncio.create_task(server.serve(endless, "127.0.0.1", port, listening=listening))
         with socket.create_connection(("127.0.0.1", port)) as speaking:
             speaking.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             async with asyncio.timeout(30):
@@ -349,11 +349,11 @@ def test_a_server_that_is_told_to_end_ends_its_streams_and_goes(tmp_path: Path) 
 
 @pytest.mark.proves("serve.ends")
 def test_an_address_that_is_taken_is_an_error_that_says_so() -> None:
-    with serving.listen("127.0.0.1", 0) as listening:
-        port = serving.port_of(listening)
+    with server.listen("127.0.0.1", 0) as listening:
+        port = server.port_of(listening)
         with pytest.raises(ConfigError, match="cannot serve on"):
-            serving.listen("127.0.0.1", port)
-    assert serving.hosts_of("::1", 80) == {"[::1]:80", "localhost:80", "[::1]", "localhost"}
-    assert serving.origins_of("127.0.0.1", 8000, "https://a.example/x") == {
+            server.listen("127.0.0.1", port)
+    assert server.hosts_of("::1", 80) == {"[::1]:80", "localhost:80", "[::1]", "localhost"}
+    assert server.origins_of("127.0.0.1", 8000, "https://a.example/x") == {
         "http://127.0.0.1:8000", "http://localhost:8000", "https://a.example",
     }  # fmt: skip

@@ -24,10 +24,10 @@ from confined import Confined
 from sandbox_world import World
 from together_rows import PRELUDE, TOGETHER, Together
 
-from ferrule.guard.sandbox import bubblewrapped
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import ladder
+from ferrule.sandbox.backends import bubblewrap
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import ladder
+from ferrule.sandbox.policy import Policy
 
 RUNGS = ("namespaces", "bubblewrap", "landlock")
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 15
@@ -109,7 +109,7 @@ def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
 def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
     attacked_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bubblewrapped, "probe", lambda: replace(probe(), bwrap_locks=False))
+    monkeypatch.setattr(bubblewrap, "probe", lambda: replace(probe(), bwrap_locks=False))
     policy = Policy(attacked_world.root, require=frozenset())
     found = next((one for one in ladder(policy, probe()) if one.name == "bubblewrap"), None)
     if found is None:
@@ -141,7 +141,7 @@ class Served:
         programs = os.path.dirname(os.path.realpath(sys.executable))
         environment["PATH"] = f"{programs}:/usr/bin:/bin"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from ferrule.faces.cli.entry import main; main()", "serve", "mcp", "--allow", "Bash(*)"],
+            [sys.executable, "-c", "from ferrule.cli.entry import main; main()", "serve", "mcp", "--allow", "Bash(*)"],
             cwd=world.root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._answers: dict[str, str] = {}

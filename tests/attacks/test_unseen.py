@@ -16,24 +16,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import tool
+from ferrule.cli.permission_prompt import TerminalApprover
+from ferrule.cli.terminal import Terminal
+from ferrule.cli.terminal import visible as terminal_visible
+from ferrule.console.html import environment
+from ferrule.console.html import visible as console_visible
+from ferrule.console.questions import Question
+from ferrule.console.viewer import Viewer
 from ferrule.core.calls import Call
 from ferrule.core.events import Record, RunStarted, SessionOpened
 from ferrule.core.identity import Identity
-from ferrule.core.unseen import exact, spelling, visible
-from ferrule.extend.framing import framed
-from ferrule.faces.cli.approve import TerminalApprover
-from ferrule.faces.cli.terminal import Terminal
-from ferrule.faces.cli.terminal import visible as terminal_visible
-from ferrule.faces.console.html import environment
-from ferrule.faces.console.html import visible as console_visible
-from ferrule.faces.console.questions import Question
-from ferrule.faces.console.viewer import Viewer
-from ferrule.faces.serve.acp.permission import EditorApprover
-from ferrule.faces.serve.mcp.approving import question
-from ferrule.guard.approval import ApprovalRequest, Offer
-from ferrule.store.export import markdown, screenplay, transcript
-from ferrule.store.trust import Trust
-from ferrule.toolkits.diff import unified
+from ferrule.core.invisible_characters import exact, spelling, visible
+from ferrule.extensions.untrusted_frames import framed
+from ferrule.permissions.approvals import ApprovalRequest, Offer
+from ferrule.servers.acp.permission import EditorApprover
+from ferrule.servers.mcp.approvals import question
+from ferrule.storage.export.transcripts import markdown, screenplay, transcript
+from ferrule.storage.trust import Trust
+from ferrule.toolkits.files.diff import unified
 
 IGNORABLE = """
 00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import ferrule
-from ferrule.core import unseen
-from ferrule.core.expressions import expression
+from ferrule.core import invisible_characters
+from ferrule.core.lazy_patterns import expression
 
 
 @pytest.mark.proves("core.expressions")
@@ -43,4 +43,4 @@ def test_every_expression_of_the_package_can_be_compiled() -> None:
                 re.compile(str(node.args[0].value))
                 found += 1
     assert found > 20
-    assert unseen.visible("\u202e") == unseen.exact("\u202e") == r"\u202e"
+    assert invisible_characters.visible("\u202e") == invisible_characters.exact("\u202e") == r"\u202e"

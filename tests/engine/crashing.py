@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 from ferrule.engine import driver as driving
-from ferrule.store import journal as storing
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal import sqlite as storing
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 WHERE, AT = sys.argv[1], int(sys.argv[2])
 counted = {"writes": 0, "effects": 0}
@@ -70,12 +70,12 @@ class Dispatcher(driving.Dispatcher):
 
 
 def main() -> int:
-    from ferrule.engine import parts
-    from ferrule.faces.cli.root import run
+    from ferrule.cli.root import run
+    from ferrule.engine import lazy_parts
 
     SqliteJournal.append = append  # type: ignore[method-assign]
     storing.open_database = lambda *args: Watched(open_of_journal(*args))  # type: ignore[assignment]
-    parts.Dispatcher = Dispatcher  # type: ignore[misc]
+    lazy_parts.Dispatcher = Dispatcher  # type: ignore[misc]
     code = run(sys.argv[3:])
     print(counted["writes"], file=sys.stderr)
     return code

@@ -26,12 +26,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ferrule.cli.root import run as ferrule
 from ferrule.core.events import CallStarted, ModelAnswered, RunFinished, ToolAnswered
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, ToolMessage
-from ferrule.engine.replay import replay
-from ferrule.faces.cli.root import run as ferrule
-from ferrule.store.journal import SqliteJournal
+from ferrule.engine.replay.replay import replay
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 SEIZE, INTERRUPT, SYSCALL, LISTEN = 0x4206, 0x4207, 24, 0x4208
 OPTIONS = 0x1 | 0x8 | 0x100000

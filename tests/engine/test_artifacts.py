@@ -36,9 +36,9 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.session import Session
 from ferrule.models.scripted import calls, says
-from ferrule.store.artifact_files import FileArtifacts
-from ferrule.store.artifacts import THRESHOLD, Artifacts, Scope
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.store import THRESHOLD, Artifacts, Scope
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool
 
 

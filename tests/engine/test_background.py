@@ -1,4 +1,4 @@
-"""Tasks of a session: whose they are, how they end, and what is known of them. Tools with scripts: `tests/extend/test_async_tools.py`."""
+"""Tasks of a session: whose they are, how they end, and what is known of them. Tools with scripts: `tests/extensions/test_async_tools.py`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.engine.bounds import bound, jsonable
+from ferrule.engine.result_bounds import bound, jsonable
 
 
 class Colour(Enum):

@@ -22,10 +22,10 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.core.identity import Identity
-from ferrule.engine.sub_agent import SubAgent
+from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.prices import cost
 from ferrule.models.scripted import calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 RAN: list[int] = []
 ONE_DOLLAR = Usage(1_000_000, 0)

@@ -25,27 +25,27 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.engine.context_options import ContextOptions, look_around
-from ferrule.engine.context_texts import REQUEST
-from ferrule.engine.cuts import weight
-from ferrule.engine.hook_events import Action, CompletionPost, CompletionPre, allow, block
-from ferrule.engine.log import Shown
-from ferrule.engine.replay import replay
-from ferrule.engine.rewind import fork
+from ferrule.engine.context.compaction_plan import weight
+from ferrule.engine.context.options import ContextOptions, look_around
+from ferrule.engine.context.texts import REQUEST
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.hooks.events import Action, CompletionPost, CompletionPre, allow, block
+from ferrule.engine.replay.replay import replay
+from ferrule.engine.replay.what_if import what_if
+from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
-from ferrule.engine.sub_agent import SubAgent
-from ferrule.engine.what_if import what_if
-from ferrule.extend.hooks.decorator import hook
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.engine.session_log import Shown
+from ferrule.extensions.hooks.decorator import hook
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.client import Capabilities, ModelOptions, Wire
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Ask, Scripted, Step, calls, says
-from ferrule.models.wire import Capabilities, ModelOptions, Wire
-from ferrule.store.export import transcript
-from ferrule.store.journal import SqliteJournal
-from ferrule.store.jsonl import import_jsonl, jsonl
-from ferrule.store.past_calls import past_calls
+from ferrule.storage.export.jsonl import import_jsonl, jsonl
+from ferrule.storage.export.transcripts import transcript
+from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.provider_double import ProviderDouble
 
 WINDOW = 4_000

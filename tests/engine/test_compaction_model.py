@@ -7,11 +7,11 @@ import pytest
 from ferrule import Agent, ProviderError
 from ferrule.core.events import ContextCompacted
 from ferrule.core.messages import UserMessage
-from ferrule.engine.replay import replay
-from ferrule.models import pull
-from ferrule.models.local import Local
-from ferrule.models.wire import ModelOptions
-from ferrule.store.journal import SqliteJournal
+from ferrule.engine.replay.replay import replay
+from ferrule.models.client import ModelOptions
+from ferrule.models.local import pull
+from ferrule.models.local.client import Local
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 WINDOW = 512

@@ -29,13 +29,13 @@ from ferrule.core.calls import Result
 from ferrule.core.events import EVERYTHING, Cancelled, Noticed, RunFinished, ToolAnswered
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.core.notices import PERSON
-from ferrule.engine.live import Progress
-from ferrule.engine.sub_agent import SubAgent
-from ferrule.guard.approval import Answer, ApprovalRequest
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.live_events import Progress
 from ferrule.models.scripted import Script, Step, calls, says
-from ferrule.store.artifact_files import FileArtifacts
-from ferrule.store.artifacts import Artifacts
-from ferrule.store.journal import SqliteJournal
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.store import Artifacts
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 BOUND = 30
 """Seconds after which a test that waits for an event has failed."""

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from ferrule.cli.root import run as ferrule
 from ferrule.core.events import CallStarted, ModelAnswered, RunFinished, ToolAnswered
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, ToolMessage
-from ferrule.engine.replay import replay
-from ferrule.faces.cli.root import run as ferrule
-from ferrule.store.journal import SqliteJournal
+from ferrule.engine.replay.replay import replay
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 ROUNDS = 12
 RULES = ("--allow", "Bash(./append.sh:*)", "--allow", "Edit(**)", "--allow", "Read(**)")

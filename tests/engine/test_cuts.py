@@ -20,8 +20,8 @@ from ferrule.core.events import (
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.engine.context_texts import head, stub
-from ferrule.engine.cuts import STUB, Plan, kept_from, plan, tokens_of, weight, words_kept
+from ferrule.engine.context.compaction_plan import STUB, Plan, kept_from, plan, tokens_of, weight, words_kept
+from ferrule.engine.context.texts import head, stub
 
 SIZES = st.integers(0, 9000)
 ROUNDS = st.lists(st.lists(SIZES, max_size=4), min_size=1, max_size=12)

@@ -40,21 +40,14 @@ from ferrule.core.events import (
 )
 from ferrule.core.machine import Machine
 from ferrule.core.messages import UserMessage
-from ferrule.engine.delegate_tool import ask_agent
-from ferrule.engine.delegation import Delegation
-from ferrule.engine.hook_events import (
-    DelegationVerified,
-    EventHook,
-    allow,
-    block,
-    delegate,
-    modify,
-)
-from ferrule.engine.sub_agent import DelegationLimits, SubAgent
-from ferrule.extend.hooks.decorator import hook
+from ferrule.engine.delegation.delegation import Delegation
+from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
+from ferrule.engine.delegation.tool import ask_agent
+from ferrule.engine.hooks.events import DelegationVerified, EventHook, allow, block, delegate, modify
+from ferrule.extensions.hooks.decorator import hook
+from ferrule.models.client import Wire
 from ferrule.models.scripted import calls, fails, says
-from ferrule.models.wire import Wire
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.tools.definition import Loading
 
@@ -304,7 +297,7 @@ async def test_what_the_session_may_not_its_agent_may_not_and_a_person_is_asked_
 @pytest.mark.proves("delegation.same-gate")
 async def test_what_was_granted_for_the_session_holds_in_its_agents_and_the_other_way_round() -> None:
     def grants_all(request: Any) -> Any:
-        from ferrule.guard.approval import Answer
+        from ferrule.permissions.approvals import Answer
 
         rule = next(
             offer.rule for offer in request.offers if offer.choice == "session" and "**" in offer.rule
@@ -1066,7 +1059,7 @@ def test_two_agents_with_one_name_are_refused() -> None:
 
 @pytest.mark.proves("delegation.questions-one-at-a-time")
 async def test_a_person_is_asked_one_question_at_a_time_whoever_has_it() -> None:
-    from ferrule.guard.approval import Answer
+    from ferrule.permissions.approvals import Answer
 
     asked: list[asyncio.Event] = []
     open_questions: list[int] = []

@@ -9,13 +9,13 @@ import pytest
 
 from ferrule import Agent, Scripted
 from ferrule.core.events import CallEvaluated, ModelAnswered, SessionOpened
-from ferrule.engine.sub_agent import SubAgent
-from ferrule.models import pull
-from ferrule.models.local import Local
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.models.client import ModelOptions
+from ferrule.models.local import pull
+from ferrule.models.local.client import Local
 from ferrule.models.scripted import calls, says
-from ferrule.models.wire import ModelOptions
-from ferrule.store.journal import SqliteJournal
-from ferrule.toolkits import files
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.toolkits.files import tools
 
 PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 
@@ -39,7 +39,7 @@ async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> Non
 
     ours = Agent(
         Scripted([calls(ask), then]),
-        files.TOOLS,
+        tools.TOOLS,
         workspace=tmp_path,
         allow=["Read(**)"],
         journal=SqliteJournal(":memory:"),

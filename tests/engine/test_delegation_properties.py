@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Tool, tool
 from ferrule.core.events import RunStarted, SessionOpened
-from ferrule.engine.child import tightened
-from ferrule.engine.lineage import Budget
-from ferrule.engine.sub_agent import DelegationLimits, SubAgent
-from ferrule.guard.approval import NobodyToAsk
-from ferrule.guard.gate import MODES, Gate
-from ferrule.guard.rules import RuleSet
+from ferrule.engine.delegation.child_session import tightened
+from ferrule.engine.delegation.lineage import Budget
+from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
 from ferrule.models.scripted import calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.permissions.approvals import NobodyToAsk
+from ferrule.permissions.gate import MODES, Gate
+from ferrule.permissions.rules import RuleSet
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 
 NAMES = ("add", "read_a", "read_b", "write_a", "delegate")

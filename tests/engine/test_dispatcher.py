@@ -33,9 +33,9 @@ from ferrule.core.errors import Control
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.engine.dispatcher import Dispatcher, Prepared, parse_arguments
-from ferrule.engine.hooks import Hook
-from ferrule.guard.gate import Gate
-from ferrule.guard.rules import RuleSet
+from ferrule.engine.hooks.call_hooks import Hook
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
 from ferrule.toolkits.commands.plain import run_command
 

@@ -12,10 +12,10 @@ import pytest
 from ferrule import Agent, Context, Scripted, tool
 from ferrule.core.events import Noticed, NoticeGiven
 from ferrule.core.messages import ToolMessage, UserMessage
-from ferrule.engine.closing import Closers
-from ferrule.engine.log import Log
+from ferrule.engine.cleanup import Closers
+from ferrule.engine.session_log import Log
 from ferrule.models.scripted import calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME
 
 

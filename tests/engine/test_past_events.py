@@ -9,10 +9,10 @@ import pytest
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import ContextAdded, RunStarted
 from ferrule.core.identity import Identity
-from ferrule.engine.bus_scope import OwnSession
-from ferrule.engine.past_events import past_events
-from ferrule.guard.redaction import Redactor
-from ferrule.store.journal import SqliteJournal
+from ferrule.engine.event_bus.past_events import past_events
+from ferrule.engine.event_bus.scope import OwnSession
+from ferrule.permissions.redaction import Redactor
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 MINE = OwnSession("local", "ada", "s1")
 SECRET = "sk-" + "a1B2" * 12

@@ -11,13 +11,13 @@ from ferrule import Agent, tool
 from ferrule.core.events import CallProbed, CallStarted, Recovered, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
-from ferrule.engine.replay import replay
-from ferrule.guard.approval import AllowThese, Answer, ApprovalRequest, Approver, NobodyToAsk
+from ferrule.engine.replay.replay import replay
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, Approver, NobodyToAsk
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
-from ferrule.tools.probe import NOT_HAPPENED, UNKNOWN, Probe, Probed, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, UNKNOWN, Probe, Probed, happened
 
 
 class World:

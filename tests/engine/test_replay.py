@@ -21,19 +21,19 @@ from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ProviderError, RunCancelled
 from ferrule.core.events import Record
 from ferrule.core.identity import Identity
-from ferrule.engine.recording import Recording, canonical
-from ferrule.engine.replay import replay
-from ferrule.engine.rerun import rerun
+from ferrule.engine.replay.recording import Recording, canonical
+from ferrule.engine.replay.replay import replay
+from ferrule.engine.replay.rerun import rerun
+from ferrule.engine.replay.what_if import what_if
 from ferrule.engine.session import Session
-from ferrule.engine.what_if import what_if
-from ferrule.guard.gate import Gate
-from ferrule.guard.rules import RuleSet
 from ferrule.models.scripted import Scripted, calls, fails, says
-from ferrule.store.artifact_files import FileArtifacts
-from ferrule.store.artifacts import Scope
-from ferrule.store.bundles import import_bundle, open_bundle, recorded, write_bundle
-from ferrule.store.journal import SqliteJournal
-from ferrule.store.past_calls import past_calls
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.rules import RuleSet
+from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.export.bundles import import_bundle, open_bundle, recorded, write_bundle
+from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 ran: list[object] = []
 

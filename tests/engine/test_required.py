@@ -24,10 +24,10 @@ from ferrule import (
 )
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import RunFinished, RunStarted
-from ferrule.core.required import parse_required, unmet
+from ferrule.core.required_tools import parse_required, unmet
 from ferrule.engine.session import RunResult
 from ferrule.models.scripted import calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 REQUIRED: Sequence[str | Sequence[str]] = ["run_command", ["read_output", "tail_output"]]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from ferrule import Agent
-from ferrule.engine.hooks import Hook
-from ferrule.engine.recording import Recording
-from ferrule.engine.rerun import rerun
+from ferrule.engine.hooks.call_hooks import Hook
+from ferrule.engine.replay.recording import Recording
+from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.session import Session
+from ferrule.models.client import Wire
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.models.wire import Wire
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 
 def north() -> str:

@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Agent, tool
+from ferrule.cli.root import run as ferrule
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import DirectCall, FilesSeen, Noticed, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
-from ferrule.engine import copies
-from ferrule.engine.copies import NOTHING, state
-from ferrule.engine.replay import replay
-from ferrule.engine.rewind import Point, fork, put_back, rewind_plan
-from ferrule.faces.cli.root import run as ferrule
-from ferrule.guard.approval import Answer, ApprovalRequest
-from ferrule.guard.workspace import Workspace
+from ferrule.engine.replay.replay import replay
+from ferrule.engine.rewind import file_copies
+from ferrule.engine.rewind.file_copies import NOTHING, state
+from ferrule.engine.rewind.rewind import Point, fork, put_back, rewind_plan
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.store import paths
-from ferrule.store.artifact_files import FileArtifacts
-from ferrule.store.artifacts import Scope
-from ferrule.store.journal import SqliteJournal
-from ferrule.toolkits import files
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.storage import paths
+from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.toolkits.files import tools
 
 Made = tuple[str, dict[str, object]]
 
@@ -41,7 +41,7 @@ async def worked(folder: Path, runs: list[list[Made]]) -> tuple[SqliteJournal, F
     journal, store = SqliteJournal(folder.parent / "journal.db"), FileArtifacts(folder.parent / "artifacts")
     agent = Agent(
         Scripted(script),
-        files.TOOLS,
+        tools.TOOLS,
         workspace=folder,
         allow=["Read(**)", "Edit(**)"],
         journal=journal,
@@ -131,7 +131,7 @@ async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(tm
     assert replay(journal.records(name)).runs == 2
     agent = Agent(
         Scripted([says("went on")]),
-        files.TOOLS,
+        tools.TOOLS,
         workspace=folder,
         journal=journal,
         artifacts=store,
@@ -209,7 +209,7 @@ async def test_what_is_not_kept_any_more_is_left_alone_and_named(tmp_path: Path)
 async def test_a_file_too_large_to_be_compared_is_not_removed_unless_a_person_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "LARGEST", 8)
+    monkeypatch.setattr(file_copies, "LARGEST", 8)
     folder = tmp_path / "work"
     journal, store, session = await worked(
         folder, [[("write_file", {"path": "a.txt", "content": "large enough\n"})]]
@@ -234,7 +234,7 @@ def test_what_may_not_be_looked_at_is_not_taken_for_missing(tmp_path: Path) -> N
 async def test_more_paths_than_are_kept_are_told_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "MOST", 3)
+    monkeypatch.setattr(file_copies, "MOST", 3)
     folder = tmp_path / "work"
     (folder / "d").mkdir(parents=True)
     for n in range(5):
@@ -339,7 +339,7 @@ def test_whatever_tools_did_to_files_can_be_undone_to_any_run(
     journal, store = SqliteJournal(folder.parent / "journal.db"), FileArtifacts(folder.parent / "artifacts")
     agent = Agent(
         Scripted(script),
-        files.TOOLS,
+        tools.TOOLS,
         workspace=folder,
         allow=["Edit(**)"],
         journal=journal,

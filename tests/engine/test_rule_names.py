@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ferrule import Agent, ConfigError
-from ferrule.faces.cli.root import run as ferrule
-from ferrule.faces.cli.seated import seat
-from ferrule.host.shipped import PACKS, brought_by_runs, shipped
+from ferrule.cli.root import run as ferrule
+from ferrule.cli.terminal_agent import seat
 from ferrule.models.scripted import Scripted
+from ferrule.runtime.shipped_tools import PACKS, brought_by_runs, shipped
 
 
 @pytest.mark.proves("rules.misspelled-tool")

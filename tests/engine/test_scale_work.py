@@ -14,14 +14,14 @@ from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Event, Record, RunFinished, RunStarted, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage, UserMessage
-from ferrule.engine.scale import work as working
-from ferrule.engine.scale.jobs import Job, driver_url, libpq_url, options
-from ferrule.engine.scale.leaving import LeavingJournal
-from ferrule.engine.scale.work import Turns, work
+from ferrule.engine.distributed import job_run as working
+from ferrule.engine.distributed.draining import LeavingJournal
+from ferrule.engine.distributed.job_run import Turns, work
+from ferrule.engine.distributed.jobs import Job, driver_url, libpq_url, options
 from ferrule.models.scripted import Scripted, Step, calls, says
-from ferrule.store.journal import Journal, SqliteJournal
+from ferrule.storage.journal.sqlite import Journal, SqliteJournal
 from ferrule.tools.decorator import tool
-from ferrule.tools.probe import happened
+from ferrule.tools.outcome_probe import happened
 
 JOB = Job("look", run="run-1", session="session-1", tenant="acme", user="ines")
 SECONDS = 10

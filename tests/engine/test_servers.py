@@ -9,9 +9,9 @@ import pytest
 from ferrule import Agent, ModelOptions, Ollama, OpenAIChat, ProviderError, tool
 from ferrule.core.events import ModelAnswered, Noticed
 from ferrule.models.scripted import calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.ollama_double import OllamaDouble
-from ferrule.toolkits import files
+from ferrule.toolkits.files import tools
 
 
 @tool(side_effect="none")
@@ -71,7 +71,7 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
     """SmolLM2's template takes the tools field and shows the model nothing of it."""
     wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     journal = SqliteJournal(":memory:")
-    agent = Agent(wire, [*files.TOOLS, weather], journal=journal, way="native", options=SHORT)
+    agent = Agent(wire, [*tools.TOOLS, weather], journal=journal, way="native", options=SHORT)
     _, items = await run(agent, "What is the weather in Paris?")
     notices = [item for item in items if isinstance(item, Noticed)]
     assert [notice.topic for notice in notices] == ["truncated"]

@@ -33,7 +33,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.scripted import calls, fails, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock, RecordingApprover
 
 
@@ -515,7 +515,8 @@ async def test_a_journal_that_cannot_be_written_stops_the_run_before_any_effect(
 
 @pytest.mark.proves("rules.deny-holds-in-search")
 async def test_a_denied_path_is_not_found_by_a_search_or_a_listing_either(tmp_path: Path) -> None:
-    from ferrule.toolkits import browse, search
+    from ferrule.toolkits.files import browse
+    from ferrule.toolkits.search import search_files as search
 
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "plan.txt").write_text("the canary sings\n")
@@ -563,7 +564,9 @@ async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
 
 @pytest.mark.proves("gate.offers-stay-inside")
 async def test_no_offer_reaches_above_the_workspace(tmp_path: Path) -> None:
-    from ferrule.toolkits import browse, files, search
+    from ferrule.toolkits.files import browse
+    from ferrule.toolkits.files import tools as files
+    from ferrule.toolkits.search import search_files as search
 
     approver = RecordingApprover(["deny"])
     kits = [*files.TOOLS, *browse.TOOLS, *search.TOOLS]

@@ -16,9 +16,9 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import CallEvaluated, Event, Noticed, ToolAnswered
 from ferrule.core.identity import Identity
-from ferrule.engine import shell
+from ferrule.engine import reliability
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock
 
 
@@ -63,7 +63,7 @@ def failing(
     """The failure that is left when no attempt works, and what was noted in the journal."""
     context = Listening()
     with pytest.raises(ToolFailed) as failed:
-        asyncio.run(shell.run(made, attempt, clock or FakeClock(), context))
+        asyncio.run(reliability.run(made, attempt, clock or FakeClock(), context))
     return failed.value, context.noted
 
 
@@ -76,7 +76,7 @@ def run(
     made: Tool, attempt: Callable[[], Awaitable[Any]], clock: FakeClock | None = None
 ) -> tuple[Any, list[str]]:
     context = Listening()
-    return asyncio.run(shell.run(made, attempt, clock or FakeClock(), context)), context.shown
+    return asyncio.run(reliability.run(made, attempt, clock or FakeClock(), context)), context.shown
 
 
 def transient() -> ToolFailed:
@@ -187,7 +187,7 @@ def test_an_attempt_has_300_seconds_where_the_tool_says_nothing() -> None:
     async def attempt() -> tuple[ToolFailed, float]:
         began = asyncio.get_running_loop().time()
         with pytest.raises(ToolFailed) as failed:
-            await shell.run(tool_that("write"), hangs, FakeClock(), Listening())
+            await reliability.run(tool_that("write"), hangs, FakeClock(), Listening())
         return failed.value, asyncio.get_running_loop().time() - began
 
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
@@ -225,7 +225,7 @@ def test_a_timeout_of_an_effect_says_what_is_known() -> None:
 @pytest.mark.proves("cancel.passes-the-shell")
 def test_a_cancelled_run_is_not_taken_for_a_timeout() -> None:
     async def cancelled() -> bool:
-        task = asyncio.ensure_future(shell.run(tool_that(), hangs, FakeClock(), Listening()))
+        task = asyncio.ensure_future(reliability.run(tool_that(), hangs, FakeClock(), Listening()))
         await asyncio.sleep(0)
         task.cancel()
         try:

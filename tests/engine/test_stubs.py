@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.calls import compact
-from ferrule.engine.stubs import PREVIEW, TAIL, Ends, size_of, stub
-from ferrule.store.artifacts import Artifact
+from ferrule.engine.artifacts.stubs import PREVIEW, TAIL, Ends, size_of, stub
+from ferrule.storage.artifacts.store import Artifact
 
 
 def stub_of(whole: Any, mime: str = "", room: int = PREVIEW) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from ferrule.core.events import CallStarted, Event, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import RunResult
+from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, ScriptedExchange, Step, calls, says
-from ferrule.models.wire import ModelOptions, ToolSpec
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.decorator import tool
 
 RUNS = 24

@@ -25,16 +25,16 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage
-from ferrule.engine.hooks import Answer
-from ferrule.engine.recording import Recording
-from ferrule.engine.registration import Registration, RegistrationLimits
-from ferrule.engine.rerun import rerun
-from ferrule.engine.sub_agent import SubAgent
-from ferrule.engine.tool_search import footprint
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.hooks.call_hooks import Answer
+from ferrule.engine.registration.registration import Registration, RegistrationLimits
+from ferrule.engine.replay.recording import Recording
+from ferrule.engine.replay.rerun import rerun
+from ferrule.engine.tool_search.discovery import footprint
 from ferrule.models.scripted import calls, says
-from ferrule.store.export import markdown, screenplay, transcript
-from ferrule.store.journal import SqliteJournal
-from ferrule.store.jsonl import jsonl, read_jsonl
+from ferrule.storage.export.jsonl import jsonl, read_jsonl
+from ferrule.storage.export.transcripts import markdown, screenplay, transcript
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, Tool

@@ -10,13 +10,13 @@ import pytest
 from ferrule import Agent, Scripted, define_tool, tool
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.events import ToolSearchQuery
-from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.models.client import Capabilities
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import calls, says
-from ferrule.models.wire import Capabilities
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools import toolset
 from ferrule.tools.definition import Loading, Tool
-from ferrule.tools.search.option import Named, ToolSearch
+from ferrule.tools.search.options import Named, ToolSearch
 
 
 @tool(side_effect="none")

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from ferrule import Agent, ErrorType, Scripted, define_tool, tool
 from ferrule.core.events import Event, ModelAnswered, ToolSearchQuery, ToolSearchResult
 from ferrule.core.messages import AssistantMessage, UserMessage
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.detection import searches
-from ferrule.models.exact import elements, members
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.capabilities import searches
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.exact_json import elements, members
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import calls, says
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.provider_double import (
     check_chat,

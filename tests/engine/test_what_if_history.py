@@ -9,10 +9,10 @@ import pytest
 
 from ferrule import Agent, Scripted, tool
 from ferrule.core.errors import ConfigError
-from ferrule.engine.what_if_history import Compared, over_history, parse_rules
+from ferrule.engine.replay.what_if_history import Compared, over_history, parse_rules
 from ferrule.models.scripted import calls, says
-from ferrule.store.journal import SqliteJournal
-from ferrule.store.past_calls import past_calls
+from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 
 @tool(side_effect="write", risk="low")

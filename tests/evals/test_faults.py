@@ -17,8 +17,8 @@ from faults.play import GIVES_UP, Play
 from faults.server import FaultServer, Refused, check, events, prompt, whole
 
 from ferrule import Agent, OpenAIChat, TextDelta, tool
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.wire import Wire
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.client import Wire
 
 ROOT = Path(__file__).parents[2]
 ASKED_TWICE = ("order-twice", "order-again")

@@ -96,14 +96,14 @@ def test_a_survivor_is_put_to_tests_that_import_its_module_then_to_those_of_what
     files = {
         f"tests/{name}"
         for name in (
-            "faces/test_cli_audit.py",  # imports it within a function
-            "store/audit/test_projection.py",  # imports a module of the same name
-            "faces/test_cli_init.py",  # lies near
+            "interfaces/test_cli_audit.py",  # imports it within a function
+            "storage/audit/test_projection.py",  # imports a module of the same name
+            "interfaces/test_cli_init.py",  # lies near
             "tools/test_toolset.py",
         )
     }
-    assert find_neighbours("faces/cli/audit.py", files)[0] == "tests/faces/test_cli_audit.py"
-    assert find_neighbours("store/audit.py", files)[0] == "tests/store/audit/test_projection.py"
+    assert find_neighbours("interfaces/cli/audit.py", files)[0] == "tests/interfaces/test_cli_audit.py"
+    assert find_neighbours("storage/audit.py", files)[0] == "tests/storage/audit/test_projection.py"
     assert find_neighbours("tools/rewording.py", files)[0] == "tests/tools/test_toolset.py"
     capture = {f"tests/toolkits/commands/test_{name}.py" for name in ("capture", "full", "steps", "plain")}
     assert find_neighbours("toolkits/commands/pipelines.py", capture)[0].endswith("/test_capture.py")

@@ -26,13 +26,13 @@ from pydantic import TypeAdapter
 from ferrule.core.calls import compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.any_llm import AnyLLM
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.openai_responses import OpenAIResponses
-from ferrule.models.transport import Transport
-from ferrule.models.wire import ModelOptions, Wire
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.any_llm.client import AnyLLM
+from ferrule.models.client import ModelOptions, Wire
+from ferrule.models.http.transport import Transport
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.testing.byte_stream import Arrival, Ending, arriving, as_chunks, cut, head
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener
 

@@ -16,9 +16,9 @@ from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.anthropic import Anthropic, AnthropicExchange
-from ferrule.models.transport import Transport
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
+from ferrule.models.anthropic.client import Anthropic, AnthropicExchange
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.http.transport import Transport
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, SaidCall, WireConformance
 

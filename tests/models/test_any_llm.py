@@ -12,10 +12,10 @@ import pytest
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
-from ferrule.models.any_llm import AnyLLM
+from ferrule.models.any_llm.client import AnyLLM
+from ferrule.models.client import ModelOptions
 from ferrule.models.registry import resolve
 from ferrule.models.scripted import Step, calls, fails, says
-from ferrule.models.wire import ModelOptions
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener
 
 if importlib.util.find_spec("openai") is None:

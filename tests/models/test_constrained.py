@@ -12,9 +12,9 @@ import pytest
 from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.ways.constrained import open_constrained, reply_schema
-from ferrule.models.wire import ModelOptions, ToolSpec
+from ferrule.models.tool_modes.constrained import open_constrained, reply_schema
 
 READ = ToolSpec(
     "files::read",

@@ -10,7 +10,7 @@ from dialect_forms import FORMS
 
 from ferrule.core.events import ModelAnswered
 from ferrule.models.dialects import Reader, Reading, starts_thinking
-from ferrule.models.ways.reading import PlainSink
+from ferrule.models.tool_modes.reply_reader import PlainSink
 
 OPENING = (
     *(

@@ -10,13 +10,18 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from ferrule.models.ways.choose import EVERYDAY, SMALL_TALK, asked
-from ferrule.models.ways.fill import INVENTED
-from ferrule.toolkits import browse, clock, commands, files, git, search, tasks
+from ferrule.models.small_models.argument_filling import INVENTED
+from ferrule.models.small_models.tool_choice import EVERYDAY, SMALL_TALK, asked
+from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.examples import EXAMPLES, examples_for
+from ferrule.toolkits.files import browse, tools
+from ferrule.toolkits.git import command
+from ferrule.toolkits.search import search_files
 
 EVALS = Path(__file__).parents[2] / "evals"
-TOOLS = {t.name: t for kit in (browse, clock, files, git, search, commands, tasks) for t in kit.TOOLS}
+TOOLS = {
+    t.name: t for kit in (browse, clock, tools, command, search_files, commands, tasks) for t in kit.TOOLS
+}
 
 
 def load(name: str) -> list[dict[str, Any]]:

@@ -20,12 +20,13 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
-from ferrule.models import anthropic_fold, responses_fold
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.folding import Answer
-from ferrule.models.openai_responses import OpenAIResponses
-from ferrule.models.sse import Events
-from ferrule.models.wire import ModelOptions, Wire
+from ferrule.models.answer_folding import Answer
+from ferrule.models.anthropic import answers
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.client import ModelOptions, Wire
+from ferrule.models.http.server_sent_events import Events
+from ferrule.models.openai import responses_answers
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener
 from ferrule.tools.decorator import tool
@@ -87,16 +88,16 @@ def folded(wire: str, chunks: list[bytes]) -> ModelAnswered:
 
 
 def _folded_message(chunks: list[bytes]) -> ModelAnswered:
-    message = anthropic_fold.Message(Answer())
-    fold = anthropic_fold.StreamFold(message, "m", tools=True)
+    message = answers.Message(Answer())
+    fold = answers.StreamFold(message, "m", tools=True)
     _feed(fold, chunks)
     fold.finished()
     return message.sealed("m", message.answered({}), "")
 
 
 def _folded_output(chunks: list[bytes]) -> ModelAnswered:
-    output = responses_fold.Output(Answer())
-    fold = responses_fold.StreamFold(output, "m", tools=True)
+    output = responses_answers.Output(Answer())
+    fold = responses_answers.StreamFold(output, "m", tools=True)
     _feed(fold, chunks)
     fold.finished()
     return output.sealed("m", output.answered({}), "")
@@ -318,8 +319,8 @@ def test_the_sdk_puts_a_stream_together_as_we_do(case: str) -> None:
                 return await stream.get_final_message()
 
     theirs = asyncio.run(story())
-    message = anthropic_fold.Message(Answer())
-    _feed(anthropic_fold.StreamFold(message, "m", tools=True), [data])
+    message = answers.Message(Answer())
+    _feed(answers.StreamFold(message, "m", tools=True), [data])
     shown = json.loads(theirs.to_json(exclude_unset=True))["content"]
     for block in shown:
         block.pop("parsed_output", None)

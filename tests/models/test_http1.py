@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.http1 import HEAD_LIMIT, MalformedResponse, ResponseParser, request_head
+from ferrule.models.http.http1 import HEAD_LIMIT, MalformedResponse, ResponseParser, request_head
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -11,11 +11,11 @@ import pytest
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
-from ferrule.models import local
-from ferrule.models.local import Local
-from ferrule.models.vectors import VectorStore
-from ferrule.models.ways.ladder import open_exchange
-from ferrule.models.wire import ModelOptions, ToolSpec
+from ferrule.models.client import ModelOptions, ToolSpec
+from ferrule.models.local import client
+from ferrule.models.local.client import Local
+from ferrule.models.local.vectors import VectorStore
+from ferrule.models.tool_modes.selection import open_exchange
 
 PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
 TOOLS = [
@@ -54,13 +54,13 @@ async def test_without_the_extra_the_hint_says_how_to_install_it(
 def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (5.2, 0.0, 0.0))
-    assert local.free_cores() == 3
+    assert client.free_cores() == 3
     monkeypatch.setattr(os, "getloadavg", lambda: (40.0, 0.0, 0.0))
-    assert local.free_cores() == 1
+    assert client.free_cores() == 1
 
 
 def test_importing_the_wire_does_not_load_llama_cpp() -> None:
-    code = "import sys, ferrule.models.local; sys.exit('xllamacpp' in sys.modules)"
+    code = "import sys, ferrule.models.local.client; sys.exit('xllamacpp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -12,13 +12,13 @@ import pytest
 from ferrule.core.calls import Call
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models import gguf
-from ferrule.models.local import Local
-from ferrule.models.local_text import ControlTokens
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.transport import Transport
-from ferrule.models.ways.ladder import open_exchange
-from ferrule.models.wire import ModelOptions, ToolSpec
+from ferrule.models.client import ModelOptions, ToolSpec
+from ferrule.models.http.transport import Transport
+from ferrule.models.local import gguf
+from ferrule.models.local.client import Local
+from ferrule.models.local.prompt_text import ControlTokens
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.tool_modes.selection import open_exchange
 
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=12)
 SYSTEM = "You are a careful assistant."

@@ -13,11 +13,11 @@ from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
+from ferrule.models.client import Capabilities, ModelOptions, ToolSpec, Wire
+from ferrule.models.http.transport import Transport
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.scripted import Step, calls, fails, says
-from ferrule.models.transport import Transport
-from ferrule.models.wire import Capabilities, ModelOptions, ToolSpec, Wire
 from ferrule.testing.http_double import Reply, Request
 from ferrule.testing.ollama_double import SHOW, OllamaDouble
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, WireConformance

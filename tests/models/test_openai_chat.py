@@ -13,9 +13,9 @@ from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.transport import Transport
-from ferrule.models.wire import Capabilities, ModelOptions, ToolSpec, Wire
+from ferrule.models.client import Capabilities, ModelOptions, ToolSpec, Wire
+from ferrule.models.http.transport import Transport
+from ferrule.models.openai.chat import OpenAIChat
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, SaidCall, WireConformance
 

@@ -18,13 +18,13 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
-from ferrule.models.hosted import APPROVAL
-from ferrule.models.openai_responses import OpenAIResponses, ResponsesExchange
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.hosted_tools import APPROVAL
+from ferrule.models.http.transport import Transport
+from ferrule.models.openai.responses import OpenAIResponses, ResponsesExchange
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.transport import Transport
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
-from ferrule.store.journal import SqliteJournal
-from ferrule.store.story import Story, Told
+from ferrule.storage.export.story import Story, Told
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, SaidCall, WireConformance

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import Call
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.ways.plain import PlainHistory
+from ferrule.models.tool_modes.plain_conversation import PlainHistory
 
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(UserMessage, st.text(max_size=5)),

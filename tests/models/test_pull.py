@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models import pull
-from ferrule.models.pull import Model
+from ferrule.models.local import pull
+from ferrule.models.local.pull import Model
 
 WEIGHTS = bytes(range(256)) * 4000
 MEMBER = "tiny_model/tiny.gguf"

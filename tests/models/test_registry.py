@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.registry import PROVIDERS, resolve
 from ferrule.models.scripted import Scripted
 
@@ -52,7 +52,7 @@ def test_an_option_that_a_provider_does_not_take_is_refused() -> None:
 def test_looking_up_names_loads_no_wire() -> None:
     probe = (
         "import sys, ferrule.models.registry\n"
-        "wires = {'ferrule.models.openai_chat', 'ferrule.models.ollama', 'ferrule.models.local'}\n"
+        "wires = {'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule.models.local.client'}\n"
         "heavy = {'jiter', 'pyreqwest', 'yaml', 'pydantic', 'ssl', 'xllamacpp'}\n"
         "sys.exit(', '.join(sorted((wires | heavy) & set(sys.modules))) or 0)\n"
     )

@@ -24,13 +24,13 @@ from ferrule.core.events import ModelAnswered, RunFinished, Usage
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Step, fails
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.ollama_double import OllamaDouble
 from ferrule.testing.wire_conformance import ADD, Listener
 from ferrule.tools.decorator import tool

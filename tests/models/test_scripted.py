@@ -13,8 +13,8 @@ from ferrule.core.calls import Call
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
+from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import Script, Scripted, ScriptError, Step, calls, fails, says
-from ferrule.models.wire import ModelOptions
 from ferrule.testing.wire_conformance import ADD, Listener
 
 HELLO = [UserMessage("hello")]

@@ -13,9 +13,9 @@ from ferrule.core.calls import Call
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.client import Capabilities, ToolSpec
 from ferrule.models.scripted import Script, Scripted, calls, fails, says
-from ferrule.models.ways.ladder import open_exchange
-from ferrule.models.wire import Capabilities, ToolSpec
+from ferrule.models.tool_modes.selection import open_exchange
 
 SPECS = (
     ToolSpec("read_file", "read_file", "Reads.", '{"type":"object","properties":{"path":{"type":"string"}}}'),

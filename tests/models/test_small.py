@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.ways.choose import Chooser, Offer, asked, ridge
-from ferrule.models.ways.constrained import open_constrained
-from ferrule.models.ways.fill import Filling
-from ferrule.models.ways.request import Request
-from ferrule.models.ways.slots import read_slots
-from ferrule.models.ways.spans import atoms, number, spans
-from ferrule.models.ways.values import values
-from ferrule.models.wire import ModelOptions, ToolSpec
+from ferrule.models.small_models.argument_filling import Filling
+from ferrule.models.small_models.candidates import values
+from ferrule.models.small_models.request import Request
+from ferrule.models.small_models.slots import read_slots
+from ferrule.models.small_models.spans import atoms, number, spans
+from ferrule.models.small_models.tool_choice import Chooser, Offer, asked, ridge
+from ferrule.models.tool_modes.constrained import open_constrained
 
 
 class Model:

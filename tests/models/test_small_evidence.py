@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.ways.dates import Day, days, form_of, in_form
-from ferrule.models.ways.evidence import listed_in
-from ferrule.models.ways.fill import Filling
-from ferrule.models.ways.measures import agrees
-from ferrule.models.ways.request import Request
+from ferrule.models.small_models.argument_filling import Filling
+from ferrule.models.small_models.dates import Day, days, form_of, in_form
+from ferrule.models.small_models.evidence import listed_in
+from ferrule.models.small_models.request import Request
+from ferrule.models.small_models.units import agrees
 
 
 class NoModel:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.chat_fold import StreamFold
-from ferrule.models.folding import Answer
-from ferrule.models.sse import Events, Lines
+from ferrule.models.answer_folding import Answer
+from ferrule.models.http.server_sent_events import Events, Lines
+from ferrule.models.openai.chat_answers import StreamFold
 
 STREAM = (
     b"\xef\xbb\xbf: hello\n\n"

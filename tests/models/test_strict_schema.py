@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.calls import compact
-from ferrule.models.strict_schema import DEPTH, ENUM_VALUES, PROPERTIES, Strict, compile_strict
+from ferrule.models.openai.strict_schema import DEPTH, ENUM_VALUES, PROPERTIES, Strict, compile_strict
 from ferrule.tools.decorator import tool
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.proxies import loopback, proxy_for
-from ferrule.models.retry import parse_retry_after, retrying
-from ferrule.models.transport import Timeouts, Transport
+from ferrule.models.http.proxies import loopback, proxy_for
+from ferrule.models.http.retry import parse_retry_after, retrying
+from ferrule.models.http.transport import Timeouts, Transport
 from ferrule.testing.http_double import Handler, HttpDouble, Reply, Request
 
 Story = Callable[[HttpDouble, Transport], Awaitable[Any]]

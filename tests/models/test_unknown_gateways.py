@@ -11,10 +11,10 @@ import pytest
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.ways.ladder import open_exchange
-from ferrule.models.ways.live_probe import probed
-from ferrule.models.wire import ModelOptions, Wire
+from ferrule.models.client import ModelOptions, Wire
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.tool_modes.live_probe import probed
+from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.wire_conformance import ADD, HELLO, Listener
 

@@ -20,16 +20,16 @@ from ferrule.core.calls import Call, compact
 from ferrule.core.errors import ProviderError
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.anthropic import Anthropic
-from ferrule.models.any_llm import AnyLLM
-from ferrule.models.ollama import Ollama
-from ferrule.models.openai_chat import OpenAIChat
-from ferrule.models.openai_responses import OpenAIResponses
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.any_llm.client import AnyLLM
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.http.transport import Response, Transport
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.transport import Response, Transport
-from ferrule.models.untrusted import map_json, spell_message, spell_out
-from ferrule.models.ways.ladder import WAYS, open_exchange
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
+from ferrule.models.tool_modes.selection import WAYS, open_exchange
+from ferrule.models.untrusted_text import map_json, spell_message, spell_out
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "chatml": ("<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>"),
@@ -377,4 +377,4 @@ def test_conversations_are_opened_in_one_folder() -> None:
         for file in root.rglob("*.py")
         if "testing" not in file.parts and re.search(r"\bwire\.open\(", file.read_text())
     }
-    assert opening == {"models/ways"}
+    assert opening == {"models/tool_modes"}

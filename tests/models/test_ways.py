@@ -17,13 +17,13 @@ from ferrule.core.errors import ConfigError, ProviderError, ToolFailed
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.dispatcher import parse_arguments
-from ferrule.host.shipped import shipped
+from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.dialects import for_model
 from ferrule.models.scripted import Scripted, calls, fails, says
-from ferrule.models.ways.commands import Commands, open_commands
-from ferrule.models.ways.ladder import choose, open_exchange
-from ferrule.models.ways.text import open_text, text_prompt
-from ferrule.models.wire import Capabilities, ModelOptions, ToolSpec
+from ferrule.models.tool_modes.commands import Commands, open_commands
+from ferrule.models.tool_modes.selection import choose, open_exchange
+from ferrule.models.tool_modes.text import open_text, text_prompt
+from ferrule.runtime.shipped_tools import shipped
 
 T = TypeVar("T")
 

@@ -13,14 +13,14 @@ import psycopg
 from ferrule import Agent
 from ferrule.core.errors import ConfigError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.engine.scale.jobs import Job
-from ferrule.engine.scale.worker import Worker
+from ferrule.engine.distributed.jobs import Job
+from ferrule.engine.distributed.worker import Worker
 from ferrule.models.scripted import Scripted, Step, calls, says
-from ferrule.store.journal import Journal
-from ferrule.store.postgres_journal import PostgresJournal
+from ferrule.storage.journal.postgres import PostgresJournal
+from ferrule.storage.journal.sqlite import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.probe import NOT_HAPPENED, Probed, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, Probed, happened
 
 DATABASE = os.environ["SCALE_DATABASE"]
 LOOK = 0.05

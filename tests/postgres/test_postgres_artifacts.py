@@ -16,9 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import FerruleError
-from ferrule.store.artifact_postgres import BATCH, DAY, PostgresArtifacts
-from ferrule.store.artifacts import PIECE, Artifact, ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
-from ferrule.store.postgres_schema import grants, script
+from ferrule.storage.artifacts.postgres import BATCH, DAY, PostgresArtifacts
+from ferrule.storage.artifacts.store import (
+    PIECE,
+    Artifact,
+    ArtifactMissing,
+    ArtifactStore,
+    ArtifactTooLarge,
+    Scope,
+)
+from ferrule.storage.journal.postgres_schema import grants, script
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -85,8 +92,8 @@ def test_what_is_about_a_batch_is_kept_once_however_often(
 
 GROWN = """
 import resource, sys
-from ferrule.store.artifact_postgres import PostgresArtifacts
-from ferrule.store.artifacts import PIECE
+from ferrule.storage.artifacts.postgres import PostgresArtifacts
+from ferrule.storage.artifacts.store import PIECE
 from ferrule.testing.artifact_conformance import MINE
 store, piece = PostgresArtifacts(sys.argv[1], schema=sys.argv[2]), b"x" * PIECE
 store.put(MINE, [piece] * 9)
@@ -106,8 +113,8 @@ def test_a_large_artifact_is_written_and_read_in_bounded_memory(dsn: str, schema
 
 DIES = """
 import os, signal, sys
-from ferrule.store.artifact_postgres import BATCH, PostgresArtifacts
-from ferrule.store.artifacts import PIECE
+from ferrule.storage.artifacts.postgres import BATCH, PostgresArtifacts
+from ferrule.storage.artifacts.store import PIECE
 from ferrule.testing.artifact_conformance import MINE
 def parts():
     yield b"x" * (PIECE * BATCH * 2)

@@ -25,11 +25,11 @@ from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import calls, says
-from ferrule.store.audit_verify import verify_sessions
-from ferrule.store.journal import Journal, SqliteJournal
-from ferrule.store.jsonl import import_jsonl, jsonl
-from ferrule.store.postgres_journal import PAGE, PostgresJournal
-from ferrule.store.postgres_schema import PARTS, grants, script
+from ferrule.storage.audit.verification import verify_sessions
+from ferrule.storage.export.jsonl import import_jsonl, jsonl
+from ferrule.storage.journal.postgres import PAGE, PostgresJournal
+from ferrule.storage.journal.postgres_schema import PARTS, grants, script
+from ferrule.storage.journal.sqlite import Journal, SqliteJournal
 from ferrule.testing.journal_conformance import ME, STORY, JournalConformance
 
 Sql = Callable[..., list[tuple[object, ...]]]
@@ -179,7 +179,7 @@ import sys
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.store.postgres_journal import PostgresJournal
+from ferrule.storage.journal.postgres import PostgresJournal
 journal = PostgresJournal(sys.argv[1], schema=sys.argv[2], lease_seconds=float(sys.argv[4]), seconds=60)
 who = Identity("local", "me", sys.argv[3], "r1")
 for line in sys.stdin:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster
 
-from ferrule.store.postgres_journal import PostgresJournal
+from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.testing.journal_conformance import ME, STORY
 
 

@@ -16,11 +16,11 @@ from cluster import Cluster
 
 pytest.importorskip("dbos", reason="needs the extra `scale`")
 
+from ferrule.cli.root import run as ferrule
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import CallProbed, ModelAnswered, Record, RunFinished, RunStarted, ToolAnswered
-from ferrule.engine.scale.jobs import Job, Jobs, QueueUnreachable, UnknownJob
-from ferrule.faces.cli.root import run as ferrule
-from ferrule.store.postgres_journal import PostgresJournal
+from ferrule.engine.distributed.jobs import Job, Jobs, QueueUnreachable, UnknownJob
+from ferrule.storage.journal.postgres import PostgresJournal
 
 SECONDS = 60
 """That anything may take before a test gives up: far more than it takes."""

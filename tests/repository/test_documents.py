@@ -59,7 +59,7 @@ PAGES = pages()
 
 
 def model_is_pulled() -> bool:
-    from ferrule.models import pull
+    from ferrule.models.local import pull
 
     folder = Path(os.environ.get("FERRULE_MODELS") or pull.folder())
     return any(folder.rglob("*.gguf")) if folder.exists() else False

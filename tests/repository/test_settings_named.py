@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.store.settings_table import ALIASES, BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS
+from ferrule.storage.settings.table import ALIASES, BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS
 
 SOURCE = Path(__file__).parents[2] / "src/ferrule"
 GROUPS = {key.partition(".")[0] for key in BY_KEY if "." in key}

@@ -29,9 +29,9 @@ from typing import Any
 import pytest
 from source import ROOT
 
-from ferrule.faces.cli.new_files import write_new
-from ferrule.faces.cli.project import files_of
-from ferrule.store.trust import Trust
+from ferrule.cli.init.project import files_of
+from ferrule.cli.new_files import write_new
+from ferrule.storage.trust import Trust
 
 FENCE = re.compile(r"^```(?P<info>\S[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGE = ROOT / "docs/tutorial.md"

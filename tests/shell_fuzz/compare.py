@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ferrule.guard.command import analyse
-from ferrule.guard.gate import Gate
-from ferrule.guard.rules import RuleSet
+from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.rules import RuleSet
 from ferrule.tools.definition import Checked, Risk, SideEffect, Tool, Touch
 
 from .grammar import HARMLESS, Grammar

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ferrule.guard.command import Analysis
-from ferrule.guard.folders import absolute
-from ferrule.guard.hazards import RUNNERS, base
-from ferrule.guard.named_paths import possible_folders
-from ferrule.guard.parts import Part
-from ferrule.guard.words import ANY, BRACE, ONE, UNKNOWN, Word
+from ferrule.permissions.commands.analysis import Analysis
+from ferrule.permissions.commands.path_arguments import possible_folders
+from ferrule.permissions.commands.program_facts import RUNNERS, base
+from ferrule.permissions.commands.shell_words import ANY, BRACE, ONE, UNKNOWN, Word
+from ferrule.permissions.commands.syntax import Part
+from ferrule.permissions.commands.working_directory import absolute
 
 from .oracle import Event
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.guard.command import analyse
+from ferrule.permissions.commands.analysis import analyse
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

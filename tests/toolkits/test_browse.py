@@ -12,8 +12,9 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.workspace import Workspace
-from ferrule.toolkits import browse, files
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.files import browse
+from ferrule.toolkits.files import tools as files
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect
 

@@ -11,7 +11,7 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.clock import get_current_time, get_working_directory
 from ferrule.tools.context import Context
 

@@ -14,12 +14,12 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.workspace import READ_LIMIT, Workspace
-from ferrule.toolkits import files
+from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
+from ferrule.toolkits.files import tools
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect, Tool
 
-TOOLS = {tool.name: tool for tool in files.TOOLS}
+TOOLS = {tool.name: tool for tool in tools.TOOLS}
 WRITERS = ["write_file", "edit_file", "replace_lines", "insert_lines", "create_dir", "delete_path"]
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "read_file": {},

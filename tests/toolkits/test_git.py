@@ -16,10 +16,10 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.reserved import DEFAULT
-from ferrule.guard.workspace import Workspace
-from ferrule.toolkits.git import git_command
-from ferrule.toolkits.git_withheld import drop_sections, pathspecs
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.protected_names import DEFAULT
+from ferrule.toolkits.git.command import git_command
+from ferrule.toolkits.git.withheld_files import drop_sections, pathspecs
 from ferrule.tools.context import Context
 
 _TABLE = runpy.run_path(str(Path(__file__).parents[1] / "attacks" / "git.py"))

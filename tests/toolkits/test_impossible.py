@@ -10,8 +10,8 @@ import pytest
 
 from ferrule import Agent
 from ferrule.core.calls import Call
-from ferrule.host.shipped import PACKS, shipped
 from ferrule.models.scripted import Scripted
+from ferrule.runtime.shipped_tools import PACKS, shipped
 from ferrule.toolkits.commands import CommandOptions, command_tools
 from ferrule.toolkits.packs import agent_read_tools
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
-from ferrule.models.untrusted import spell_out
-from ferrule.toolkits import lines, matching
+from ferrule.models.untrusted_text import spell_out
+from ferrule.toolkits.files import edit_matching, lines
 
 LINE = st.text(
     st.characters(blacklist_characters="\r\n", blacklist_categories=["Cs"]), min_size=1, max_size=8
@@ -86,7 +86,7 @@ def test_any_bytes_survive_decoding_splitting_and_encoding(data: bytes) -> None:
 def test_an_exact_edit_happens_only_where_the_text_is_unique(text: str, old: str, new: str) -> None:
     places = sum(text.startswith(old, i) for i in range(len(text)))
     try:
-        result, count, _ = matching.edited(text, old, new, everywhere=False, where="`f`")
+        result, count, _ = edit_matching.edited(text, old, new, everywhere=False, where="`f`")
     except ToolFailed as refusal:
         assert places != 1 or old == new, refusal
         return
@@ -97,9 +97,10 @@ def test_an_exact_edit_happens_only_where_the_text_is_unique(text: str, old: str
 def test_an_edit_written_with_bare_newlines_works_in_a_crlf_file() -> None:
     text = "a\r\nb\r\nc\r\n"
     assert (
-        matching.edited(text, "a\nb", "x\ny\nz", everywhere=False, where="`f`")[0] == "x\r\ny\r\nz\r\nc\r\n"
+        edit_matching.edited(text, "a\nb", "x\ny\nz", everywhere=False, where="`f`")[0]
+        == "x\r\ny\r\nz\r\nc\r\n"
     )
-    assert matching.edited(text, "b", "x\ny", everywhere=False, where="`f`")[0] == "a\r\nx\r\ny\r\nc\r\n"
+    assert edit_matching.edited(text, "b", "x\ny", everywhere=False, where="`f`")[0] == "a\r\nx\r\ny\r\nc\r\n"
 
 
 @pytest.mark.parametrize(
@@ -119,10 +120,10 @@ def test_an_edit_that_does_not_fit_says_why(old: str, hint: str | None) -> None:
     if old.startswith("  beta"):
         text = "alpha\nbeta\n"
     if hint is None:
-        assert matching.edited(text, old, "x", everywhere=False, where="`f`")[1] == 1
+        assert edit_matching.edited(text, old, "x", everywhere=False, where="`f`")[1] == 1
         return
     with pytest.raises(ToolFailed, match=hint):
-        matching.edited(text, old, "x", everywhere=False, where="`f`")
+        edit_matching.edited(text, old, "x", everywhere=False, where="`f`")
 
 
 @pytest.mark.proves("untrusted.edits")
@@ -134,8 +135,8 @@ def test_an_edit_of_what_was_spelled_out_fits_as_it_was_shown_and_is_told_how_el
     shown = spell_out(held)
     assert shown != held
     copied = json.loads(f'"{shown}"')
-    assert matching.edited(text, copied, "new", everywhere=False, where="f")[0] == "first\nnew\nlast\n"
+    assert edit_matching.edited(text, copied, "new", everywhere=False, where="f")[0] == "first\nnew\nlast\n"
     with pytest.raises(ToolFailed, match=r"at line 2 the file has the characters .* with one backslash"):
-        matching.edited(text, shown, "new", everywhere=False, where="f")
+        edit_matching.edited(text, shown, "new", everywhere=False, where="f")
     with pytest.raises(ToolFailed, match=r"at line 2 the file has these escapes as text.* backslashes twice"):
-        matching.edited(f"first\n{shown}\nlast\n", copied, "new", everywhere=False, where="f")
+        edit_matching.edited(f"first\n{shown}\nlast\n", copied, "new", everywhere=False, where="f")

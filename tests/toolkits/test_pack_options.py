@@ -15,9 +15,9 @@ from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.guard.gate import Gate
-from ferrule.guard.sandbox.sandbox import Sandbox, plain
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Gate
+from ferrule.sandbox.sandbox import Sandbox, plain
 from ferrule.toolkits.commands import Commands
 from ferrule.toolkits.packs import agent_command_tools, agent_edit_tools, agent_host_tools, agent_read_tools
 from ferrule.tools import toolset

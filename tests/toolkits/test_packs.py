@@ -17,8 +17,8 @@ from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, Prepared
-from ferrule.guard.gate import Gate
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Gate
 from ferrule.toolkits.packs import agent_command_tools, agent_edit_tools, agent_host_tools, agent_read_tools
 from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
@@ -214,7 +214,7 @@ def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(root: Path
 
 @pytest.mark.proves("pack.root")
 def test_rules_of_the_workspace_hold_in_a_repository_of_a_folder(root: Path) -> None:
-    from ferrule.guard.reserved import DEFAULT
+    from ferrule.permissions.protected_names import DEFAULT
     from ferrule.toolkits.subfolder import subfolder
 
     inner = subfolder(Workspace(root, names=DEFAULT.extended(secret=("sub/gen.py",))), "sub")

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
-from ferrule.guard.sandbox.command import Capture, Ended, Sink
+from ferrule.sandbox.command import Capture, Ended, Sink
 from ferrule.toolkits.process import find_program, run_process
 
 PATH = os.environ["PATH"]

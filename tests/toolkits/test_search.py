@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.reserved import Names
-from ferrule.guard.sandbox.inside.tree import descendants
-from ferrule.guard.workspace import Workspace
-from ferrule.toolkits import search as search_module
-from ferrule.toolkits.matcher import lines
-from ferrule.toolkits.ripgrep import find_ripgrep
-from ferrule.toolkits.search import grep_search, search, search_files
-from ferrule.toolkits.search_pattern import Kind, read_pattern, wider
-from ferrule.toolkits.search_rows import report
-from ferrule.toolkits.search_scope import Scope
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.protected_names import Names
+from ferrule.sandbox.inside.process_tree import descendants
+from ferrule.toolkits.search import search_files as search_module
+from ferrule.toolkits.search.matcher import lines
+from ferrule.toolkits.search.pattern import Kind, read_pattern, wider
+from ferrule.toolkits.search.ripgrep import find_ripgrep
+from ferrule.toolkits.search.rows import report
+from ferrule.toolkits.search.scope import Scope
+from ferrule.toolkits.search.search_files import grep_search, search, search_files
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 

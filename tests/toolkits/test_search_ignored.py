@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.guard.workspace import Workspace
-from ferrule.toolkits.search_rows import Found
-from ferrule.toolkits.search_scope import Scope, find_files
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.search.rows import Found
+from ferrule.toolkits.search.scope import Scope, find_files
 
 FILES = (
     "a.md", "b.py", "docs/a.md", "docs/b.py", "docs/sub/a.md", "dist/a.md", "packages/web/dist/b.py",

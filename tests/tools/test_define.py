@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import Agent, Scripted, ToolDefinitionError, define_tool, tool
-from ferrule.connect.schemas import arguments_of
+from ferrule.connectors.schemas import arguments_of
 from ferrule.models.scripted import calls, says
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.define import SchemaArguments

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ferrule.core.identity import Identity
 from ferrule.tools.context import Context
-from ferrule.tools.facts import KEPT, leave, take
+from ferrule.tools.result_facts import KEPT, leave, take
 
 WHO = Identity("t", "u", "s", "r")
 

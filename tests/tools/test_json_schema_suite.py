@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from ferrule.connect.schemas import OuterArguments, arguments_of
+from ferrule.connectors.schemas import OuterArguments, arguments_of
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.tools.define import SchemaArguments
 from ferrule.tools.definition import Arguments

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.tools.modelled import ModelledArguments
 from ferrule.tools.parameters import Parameter
-from ferrule.tools.plain import NotPlain, PlainArguments, compile_type
+from ferrule.tools.plain_types import NotPlain, PlainArguments, compile_type
+from ferrule.tools.pydantic_types import ModelledArguments
 
 
 class Colour(Enum):

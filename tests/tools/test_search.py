@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import ConfigError, Tool, define_tool
-from ferrule.tools.search.asking import kinds
 from ferrule.tools.search.bm25 import Bm25
 from ferrule.tools.search.index import Index, names_in
+from ferrule.tools.search.query import kinds
 
 
 def made(name: str, description: str = "-", **parameters: str) -> Tool:

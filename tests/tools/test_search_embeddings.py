@@ -13,7 +13,7 @@ import pytest
 from ferrule import Agent, ConfigError, Scripted, Tool, define_tool
 from ferrule.models.scripted import calls, says
 from ferrule.tools.search.embeddings import Embeddings, static_model, text_of, unit
-from ferrule.tools.words import tokens
+from ferrule.tools.word_stems import tokens
 
 MEANINGS = {
     "umbrella": 0,

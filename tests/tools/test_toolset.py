@@ -16,9 +16,9 @@ from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Risk, SideEffect, Tool
-from ferrule.tools.formatting import formatted
-from ferrule.tools.rewording import exchanged
-from ferrule.tools.shape import Shape, shaped
+from ferrule.tools.description_names import exchanged
+from ferrule.tools.pack_options import Shape, shaped
+from ferrule.tools.result_formatting import formatted
 
 
 @tool(side_effect="execute")

@@ -10,7 +10,7 @@ from operator import is_
 from .calls import Call, ErrorType, Result
 from .commands import AskPerson, Command, Finish, RunTool
 from .events import Access, CallEvaluated, ModelAnswered, Usage
-from .required import REQUIRED, unmet
+from .required_tools import REQUIRED, unmet
 
 
 class Phase(StrEnum):

@@ -14,7 +14,11 @@ from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast, get_args
 
-from .asides import (
+from .calls import Call, ErrorType, Result, compact
+from .errors import ConfigError
+from .frozen import frozen
+from .limits import Limits
+from .record_events import (
     CallConfined,
     ConsentAnswered,
     FilesSeen,
@@ -22,10 +26,6 @@ from .asides import (
     ToolSearchQuery,
     ToolSearchResult,
 )
-from .calls import Call, ErrorType, Result, compact
-from .errors import ConfigError
-from .frozen import frozen
-from .limits import Limits
 
 FORMAT = 1
 """Version of the event format. Files of every earlier version load forever (tests/corpus)."""
@@ -53,7 +53,7 @@ class Usage:
 
 @frozen
 class ProviderToolCall:
-    """What a provider did with a tool that it runs itself (`models.hosted`). A record: nothing is dispatched for it.
+    """What a provider did with a tool that it runs itself (`models.hosted_tools`). A record: nothing is dispatched for it.
 
     The ids and the type are the provider's; `tool_kind` is one word (search, fetch, execute, mcp, tool_search, ...), `name`
     the tool (`server.tool` of a remote MCP server), `provider_metadata` its own JSON, bounded. Of a search for tools,
@@ -133,7 +133,7 @@ class SessionOpened:
 @frozen
 class RunStarted:
     """A person's message opens a run. Its limits are part of it: a journal must rebuild to the same state
-    whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it requires (`core.required`)."""
+    whatever the settings say by then. So are `join` (`core.joins`, 0: all) and the tools it requires (`core.required_tools`)."""
 
     kind: ClassVar[str] = "run.started"
     text: str
@@ -398,7 +398,7 @@ class Recovered:
 class RunFinished:
     """Last event of a run. `stop` is `done`, `limit`, `cancelled`, `failed`; `code` the error's.
 
-    `history` is the digest of all that the model was shown and said by then (`engine.log.Shown`); empty in older journals.
+    `history` is the digest of all that the model was shown and said by then (`engine.session_log.Shown`); empty in older journals.
     """
 
     kind: ClassVar[str] = "run.finished"
@@ -545,7 +545,7 @@ def _build(cls: Any, body: dict[str, Any]) -> Any:
 class Record(NamedTuple):
     """An event in its journal: `seq` counts from 1 within the session, `time` is ms since 1970.
 
-    `hash` is the SHA-256 over the hash before it and this row (`store.chain` gives the exact bytes).
+    `hash` is the SHA-256 over the hash before it and this row (`storage.journal.hash_chain` gives the exact bytes).
     `body` is the event's JSON as stored (empty if the record comes from no journal).
     """
 

@@ -36,7 +36,7 @@ from .joins import BRANCHES, settle
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 from .recovery import recover
-from .repeats import Repeats
+from .repeat_breaker import Repeats
 
 
 class Machine:

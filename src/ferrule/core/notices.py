@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from .events import NoticeGiven
-from .expressions import expression
+from .lazy_patterns import expression
 from .messages import Message, ToolMessage, UserMessage
 
 PERSON = "person"

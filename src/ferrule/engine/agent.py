@@ -13,38 +13,38 @@ from ferrule.core.events import Record, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.models.registry import resolve
 
-from .offering import Offering
+from .agent_tools import Offering
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ferrule.core.machine import Machine
-    from ferrule.guard.approval import Approver
-    from ferrule.guard.gate import Gate
-    from ferrule.guard.workspace import Workspace
-    from ferrule.models.wire import Exchange, ModelOptions, ToolSpec, Wire
-    from ferrule.store.artifacts import Artifacts, ArtifactStore
-    from ferrule.store.journal import Journal
+    from ferrule.models.client import Exchange, ModelOptions, ToolSpec, Wire
+    from ferrule.permissions.approvals import Approver
+    from ferrule.permissions.filesystem.workspace import Workspace
+    from ferrule.permissions.gate import Gate
+    from ferrule.storage.artifacts.store import Artifacts, ArtifactStore
+    from ferrule.storage.journal.sqlite import Journal
     from ferrule.tools.catalog import Catalog, Definable
-    from ferrule.tools.search.option import ToolSearch
+    from ferrule.tools.search.options import ToolSearch
 
-    from .bus import Bus
-    from .child import Below
+    from .artifacts.intake import Keeper
+    from .cleanup import Closers
     from .clock import Clock
-    from .closing import Closers
-    from .context_options import Around, ContextOptions
+    from .context.options import Around, ContextOptions
+    from .delegation.child_session import Below
+    from .delegation.lineage import Lineage
+    from .delegation.roster import Roster
+    from .delegation.sub_agent import DelegationLimits, SubAgent
     from .driver import Driver
-    from .hook_chain import Hooks
-    from .hook_events import EventHook
-    from .hooks import Hook
-    from .keeping import Keeper
-    from .lineage import Lineage
-    from .live import Live
-    from .registration import RegistrationLimits
-    from .roster import Roster
+    from .event_bus.bus import Bus
+    from .hooks.call_hooks import Hook
+    from .hooks.chain import Hooks
+    from .hooks.events import EventHook
+    from .live_events import Live
+    from .registration.registration import RegistrationLimits
     from .session import Aims, RunResult, Session
-    from .sub_agent import DelegationLimits, SubAgent
-    from .together import Together
+    from .write_batching import Together
 
 
 class Agent(Offering):
@@ -53,17 +53,17 @@ class Agent(Offering):
     `model` is `provider:model` or a `Wire`. `tools` are `Tool`s or plain functions. `workspace` is the
     folder that file tools work in. `allow`, `ask` and `deny` are permission rules (`"Edit(docs/**)"`,
     `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
-    *ask* is a *no*. `journal` is a Journal, a file or an address (`store.places`); by default the person's own, in their state folder.
+    *ask* is a *no*. `journal` is a Journal, a file or an address (`storage.locations`); by default the person's own, in their state folder.
     `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
     shows the model the whole result object always. `hooks` are asked around calls, or on events (`hook_events`). `connect` turns a model's name into a wire, when it is first needed.
     `agents` are those that its sessions may delegate to with the tool `delegate`, which is there if this is not None; `delegation`
     bounds it. `artifacts` keeps large results: True in the person's own state folder, a folder, an address or a store there; then the model gets
     stubs, and tools to read parts. By default only what exceeds the output limit is kept, where the journal is a file, for its owner.
-    `registration` lets sessions gain tools, hooks and agents while they run, so many of each (`engine.registration`), and delegate.
+    `registration` lets sessions gain tools, hooks and agents while they run, so many of each (`engine.registration.registration`), and delegate.
     `join` and `require_successful_tools` hold for its runs unless they say otherwise (`session.Aims`); sub-agents' runs have none.
-    `bus` is where others see what happens in its sessions (`engine.bus`).
-    `context` says how its sessions keep within their model's window (`engine.context_options`); by default they are compacted.
-    `tool_search` says how deferred tools are found (`tools.search.option`); None: by default where there are any, False: they are not deferred.
+    `bus` is where others see what happens in its sessions (`engine.event_bus.bus`).
+    `context` says how its sessions keep within their model's window (`engine.context.options`); by default they are compacted.
+    `tool_search` says how deferred tools are found (`tools.search.options`); None: by default where there are any, False: they are not deferred.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
         print(agent.run_sync("Is it raining in Ghent?").text)
@@ -105,7 +105,7 @@ class Agent(Offering):
         context: ContextOptions | Mapping[str, Any] | str | None = None,
         **aims: Unpack[Aims],
     ) -> None:
-        from . import parts
+        from . import lazy_parts as parts
 
         self._model, self._connect = model, connect
         self._aims = parts.parse_aims(aims, caller=type(self).__init__)
@@ -154,7 +154,7 @@ class Agent(Offering):
 
     @property
     def _journal_is_file(self) -> bool:
-        from . import parts
+        from . import lazy_parts as parts
 
         where = self._journal_at
         if where is None or isinstance(where, (str, os.PathLike)):
@@ -162,16 +162,16 @@ class Agent(Offering):
         return isinstance(where, parts.SqliteJournal) and where.path is not None
 
     def _keep(self, given: Artifacts | ArtifactStore | str | Path | bool | None) -> None:
-        from ferrule.store.artifacts import Artifacts
+        from ferrule.storage.artifacts.store import Artifacts
 
-        from .keeping import join, kept_in
+        from .artifacts.intake import join, kept_in
 
         self._resources[Artifacts] = self._artifacts = kept_in(given, self.limits)
         if self._artifacts.threshold is not None:
             join(self.catalog)
 
     def _keeper(self) -> Keeper:
-        from .keeping import Keeper
+        from .artifacts.intake import Keeper
 
         assert self._artifacts is not None
         reader = self.catalog.get("artifact_read")
@@ -179,8 +179,8 @@ class Agent(Offering):
         return Keeper(self._artifacts, self.limits.max_output_bytes, readable=readable)
 
     def _let_delegate(self, agents: Iterable[SubAgent], limits: DelegationLimits | None) -> None:
-        from .delegate_tool import join
-        from .roster import Roster
+        from .delegation.roster import Roster
+        from .delegation.tool import join
 
         self.roster = Roster(agents, limits)
         join(self.roster, self.catalog, self.gate)
@@ -229,27 +229,27 @@ class Agent(Offering):
         """Where this agent's events go. A file is opened with the first event."""
         where = self._journal_at
         if isinstance(where, str) and "://" in where:
-            from ferrule.store.places import journal_at
+            from ferrule.storage.locations import journal_at
 
             where = self._journal_at = journal_at(where)
         if where is None or isinstance(where, (str, os.PathLike)):
-            from . import parts
+            from . import lazy_parts as parts
 
             where = self._journal_at = parts.SqliteJournal(where or parts.journal_file())
         return where
 
     def session(self, *, id: str = "") -> Session:
         """A new session with an empty history; `id`, if given, must be new in the journal."""
-        from . import parts
+        from . import lazy_parts as parts
 
         system = parts.system_text(self.instructions, tools=len(self.catalog) > 0)
         if self._tool_search and (option := self.search) is not None and option.include_stub_listing:
-            from .tool_search_tools import listing
+            from .tool_search.tools import listing
 
             system = "\n\n".join(filter(None, (system, listing(self.catalog, option, self._usable))))
         session = self._make(id or parts.token_hex(16), system)
         if self.bus is not None:
-            from .bus_attach import attach
+            from .event_bus.attachment import attach
 
             attach(self.bus, session.driver)
         opened = SessionOpened(
@@ -264,17 +264,17 @@ class Agent(Offering):
         return session
 
     def take_over(self, session: Session, *, changed: Iterable[str] = ()) -> None:
-        """Let another agent's session go on as this one's, from its next message on (`engine.renewing`). The journal must be the same.
+        """Let another agent's session go on as this one's, from its next message on (`engine.agent_reload`). The journal must be the same.
 
         `changed` names tools that are not what they were: session grants for them end. Raises ConfigError while the session works.
         """
-        from .renewing import renew
+        from .agent_reload import renew
 
         renew(session, self._make, changed=changed)
 
     def below(self, part: Below) -> Session:
-        """The session of a sub-agent (`engine.delegation`): this agent's in all but what `part` says. Raises ConfigError."""
-        from . import parts
+        """The session of a sub-agent (`engine.delegation.delegation`): this agent's in all but what `part` says. Raises ConfigError."""
+        from . import lazy_parts as parts
 
         assert self.roster is not None
         child = copy(self)
@@ -302,10 +302,10 @@ class Agent(Offering):
         return copied
 
     def rehearsing(self, model: str | Wire, system: str, answers: Hook | None) -> tuple[Agent, Session]:
-        """A copy of this agent and a session of it, in a journal in memory (`engine.rerun`). With `answers`, a hook that answers
+        """A copy of this agent and a session of it, in a journal in memory (`engine.replay.rerun`). With `answers`, a hook that answers
         every call, no handler runs and no rule is asked."""
-        from . import parts
-        from .recording import OpenGate
+        from . import lazy_parts as parts
+        from .replay.recording import OpenGate
 
         copied = copy(self)
         copied.change_model(model, options=parts.ModelOptions() if model != self._model else None)
@@ -336,7 +336,7 @@ class Agent(Offering):
             raise
 
     def _resumed(self, name: str, records: list[Record]) -> Session:
-        from . import parts
+        from . import lazy_parts as parts
 
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
@@ -351,7 +351,7 @@ class Agent(Offering):
         if (searching := session.driver.dispatcher.searching) is not None:
             searching.recall(record.event for record in records)
         if self.bus is not None:
-            from .bus_attach import attach
+            from .event_bus.attachment import attach
 
             attach(self.bus, session.driver, records[-1].seq)
         session.driver.open(None)
@@ -388,7 +388,7 @@ class Agent(Offering):
             await session.close()
 
     def _make(self, session_id: str, system: str, machine: Machine | None = None) -> Session:
-        from . import parts
+        from . import lazy_parts as parts
 
         identity = parts.Identity(self._tenant, self._user, session_id, "none")
         make: Callable[..., Driver] = parts.Driver
@@ -397,7 +397,7 @@ class Agent(Offering):
             make, around_calls = self._hooked()
         catalog, option, resources = self.catalog, self.search, self._resources
         if self._registration is not None or option is not None:
-            from .session_catalog import SessionCatalog
+            from .registration.session_catalog import SessionCatalog
 
             catalog = SessionCatalog(catalog)
         searching = None
@@ -451,24 +451,24 @@ class Agent(Offering):
         if searching is not None:
             searching.usable, searching.record = driver.dispatcher.usable, driver.log.add
         if self._artifacts is not None and self.workspace is not None:
-            from .copies import Copies
+            from .rewind.file_copies import Copies
 
             driver.dispatcher.copies = Copies(self._artifacts.store, self.workspace)
         return parts.Session(session_id, driver, self.model, self.limits, *self._aims, system)
 
     def _hooked(self) -> tuple[Callable[..., Driver], tuple[Hook, ...]]:
-        from .hooked import HookedDriver, session_hooks
+        from .hooks.driver import HookedDriver, session_hooks
 
         workspace = str(self.workspace.root) if self.workspace else ""
         hooks, around_calls = session_hooks(self._hooks, workspace=workspace, mode=str(self.gate.mode))
         if self.roster is None:
             return partial(HookedDriver, hooks=hooks), around_calls
-        from .delegating import DelegatingDriver
+        from .delegation.driver import DelegatingDriver
 
         family = {"home": self, "roster": self.roster, "lineage": self._lineage}
         if self._registration is None:
             return partial(DelegatingDriver, hooks=hooks, **family), around_calls
-        from .growing import GrowingDriver
+        from .registration.driver import GrowingDriver
 
         return partial(GrowingDriver, hooks=hooks, registration=self._registration, **family), around_calls
 
@@ -476,7 +476,7 @@ class Agent(Offering):
         self, system: str, driver: Driver, added: tuple[ToolSpec, ...] = (), way: str = ""
     ) -> Exchange:
         """A conversation. `added` are tools that a session has besides, `way` is how tools are called if not as the agent says."""
-        from ferrule.models.ways.ladder import choose, open_exchange
+        from ferrule.models.tool_modes.selection import choose, open_exchange
 
         way, options, searching = way or self._way, self._options, driver.dispatcher.searching
         if searching is None:
@@ -496,7 +496,7 @@ class Agent(Offering):
             native_fallback="allow" if self._fallback else "reject",
         )
         if (keeper := driver.dispatcher.keeper) is not None:
-            from .keeping import guarded
+            from .artifacts.intake import guarded
 
             exchange = guarded(exchange, keeper, self.catalog, driver.log.notice)
         return exchange

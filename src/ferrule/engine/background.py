@@ -29,7 +29,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import make
 from ferrule.tools.definition import Tool
 
-from .bounds import bound
+from .result_bounds import bound
 
 MOST_RUNNING = 16
 MOST_KEPT = 200

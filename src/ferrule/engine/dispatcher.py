@@ -24,23 +24,23 @@ from ferrule.core.errors import FerruleError, JournalError, ToolFailed
 from ferrule.core.events import CallEvaluated, CallHooked
 from ferrule.core.frozen import frozen
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.guard.gate import Decision, Gate, digest
+from ferrule.permissions.gate import Decision, Gate, digest
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.chunks import Chunks
+from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit
 from ferrule.tools.launch import Launch
 
-from . import shell
-from .bounds import Bounded, bound
+from . import reliability
 from .clock import Clock, SystemClock
-from .hooks import Answer, Ask, Block, Change, Hook
+from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
+from .result_bounds import Bounded, bound
 from .threads import run_blocking
 
 if TYPE_CHECKING:
-    from .copies import Copies
-    from .keeping import Keeper
-    from .tool_search import Searching
+    from .artifacts.intake import Keeper
+    from .rewind.file_copies import Copies
+    from .tool_search.discovery import Searching
 
 
 @frozen
@@ -297,7 +297,7 @@ class Dispatcher:
             given = {**values, tool.context_parameter: context} if tool.context_parameter else values
             handler = tool.handler
             attempt = (lambda: handler(**given)) if tool.is_async else (lambda: _in_thread(handler, given))
-            value = await shell.run(tool, attempt, self._clock, context)
+            value = await reliability.run(tool, attempt, self._clock, context)
             if isinstance(value, Launch):
                 value = self._launch(tool, value, call, context)
             else:
@@ -378,9 +378,9 @@ class Dispatcher:
 
     async def _gathered(self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]) -> Bounded:
         """A result that comes in pieces. Hooks see its beginning, and what they do not see is not kept."""
-        from .keeping import cut_chunks
+        from .artifacts.intake import cut_chunks
 
-        seconds = shell.time_of(tool)
+        seconds = reliability.time_of(tool)
         try:
             async with asyncio.timeout(seconds):
                 if self.keeper is None or self._hooks:

@@ -27,24 +27,24 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.joins import not_begun
 from ferrule.core.machine import Machine
-from ferrule.guard.approval import Approver
-from ferrule.models.wire import Exchange
-from ferrule.store.journal import Journal
+from ferrule.models.client import Exchange
+from ferrule.permissions.approvals import Approver
+from ferrule.storage.journal.sqlite import Journal
 from ferrule.tools.context import Context
 
-from .asking import ask
+from .approval_requests import ask
 from .budgets import Budgets
-from .closing import Closers
-from .context_options import ContextOptions, LookAround
-from .direct import DirectCalls
+from .cleanup import Closers
+from .context.options import ContextOptions, LookAround
+from .context.window import Room
+from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, Prepared
-from .going import Going, stop
-from .inbox import Inbox
-from .live import Progress
-from .log import Log
-from .room import Room
-from .settling import settle
-from .together import Together
+from .live_events import Progress
+from .messages import Inbox
+from .recovery import settle
+from .running_calls import Going, stop
+from .session_log import Log
+from .write_batching import Together
 
 
 class Driver:

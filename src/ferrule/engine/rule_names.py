@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from ferrule.core.errors import ConfigError
-from ferrule.guard.rules import Rule
+from ferrule.permissions.rules import Rule
 from ferrule.tools.catalog import Catalog
 
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

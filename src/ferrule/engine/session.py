@@ -17,15 +17,15 @@ from ferrule.core.frozen import frozen
 from ferrule.core.joins import parse_join
 from ferrule.core.limits import Limits
 from ferrule.core.notices import PERSON
-from ferrule.core.required import OR, parse_required
+from ferrule.core.required_tools import OR, parse_required
 
 from .budgets import Budgets, dollars
-from .live import Live
+from .live_events import Live
 
 if TYPE_CHECKING:
-    from ferrule.guard.approval import Approver
+    from ferrule.permissions.approvals import Approver
 
-    from .context_usage import ContextUsage
+    from .context.usage import ContextUsage
     from .driver import Driver
 
 
@@ -50,7 +50,7 @@ class RunResult:
 
 class Aims(TypedDict, total=False):
     """What a caller may ask of a run. `join` says how many calls of an answer must succeed before the others are not needed
-    (`core.joins`), `require_successful_tools` which tools must have succeeded for it to be done (`core.required`)."""
+    (`core.joins`), `require_successful_tools` which tools must have succeeded for it to be done (`core.required_tools`)."""
 
     join: str | int
     require_successful_tools: Sequence[str | Sequence[str]]
@@ -163,14 +163,14 @@ class Session:
 
     def ask_with(self, approver: Approver) -> None:
         """Have this approver asked from now on; whoever subscribed to the bus goes on seeing the questions."""
-        from .bus_attach import change_approver
+        from .event_bus.attachment import change_approver
 
         change_approver(self.driver, approver)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
         """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like any other.
 
-        `more` are its other parameters. The result's data is described in `engine.delegation`. Never raises for what the agent does.
+        `more` are its other parameters. The result's data is described in `engine.delegation.delegation`. Never raises for what the agent does.
         """
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
@@ -202,7 +202,7 @@ class Session:
         self.driver.inbox.tell(text, source)
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
-        """Leave old parts out of what the model is sent (`engine.room`): results, and with `summary` all but the last messages.
+        """Leave old parts out of what the model is sent (`engine.context.window`): results, and with `summary` all but the last messages.
 
         Returns what was done; None if nothing may go, or a run is under way: then it is done before its next question.
         Where no summary could be had its `note` says why. Raises what asking a model raises, but for ProviderError.
@@ -218,8 +218,8 @@ class Session:
         return self.driver.room.restore(self.driver.log.identity.user)
 
     def receipts(self) -> list[dict[str, Any]]:
-        """The receipt of each run so far (`store.receipts`): digests, approvals, effects and cost, no data."""
-        from ferrule.store.receipts import receipts
+        """The receipt of each run so far (`storage.audit.receipts`): digests, approvals, effects and cost, no data."""
+        from ferrule.storage.audit.receipts import receipts
 
         return list(receipts(self.driver.log.journal.records(self.id))) if self.driver.log.begun else []
 

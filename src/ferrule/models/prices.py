@@ -24,8 +24,8 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Usage
-from ferrule.store import paths
-from ferrule.store.yaml_tree import Node, parse_yaml
+from ferrule.storage import paths
+from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
 FILE = "prices.yaml"
 _MILLION = Decimal(1_000_000)

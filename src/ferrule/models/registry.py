@@ -8,15 +8,15 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-from .wire import Wire
+from .client import Wire
 
 PROVIDERS: dict[str, tuple[str, str]] = {
-    "openai": ("ferrule.models.openai_chat:OpenAIChat", "openai:MODEL"),
-    "openai-responses": ("ferrule.models.openai_responses:OpenAIResponses", "openai-responses:MODEL"),
-    "anthropic": ("ferrule.models.anthropic:Anthropic", "anthropic:MODEL"),
-    "ollama": ("ferrule.models.ollama:Ollama", "ollama:llama3.2"),
-    "local": ("ferrule.models.local:Local", "local:smollm2"),
-    "any": ("ferrule.models.any_llm:AnyLLM", "any:mistral/mistral-small-latest"),
+    "openai": ("ferrule.models.openai.chat:OpenAIChat", "openai:MODEL"),
+    "openai-responses": ("ferrule.models.openai.responses:OpenAIResponses", "openai-responses:MODEL"),
+    "anthropic": ("ferrule.models.anthropic.client:Anthropic", "anthropic:MODEL"),
+    "ollama": ("ferrule.models.ollama.client:Ollama", "ollama:llama3.2"),
+    "local": ("ferrule.models.local.client:Local", "local:smollm2"),
+    "any": ("ferrule.models.any_llm.client:AnyLLM", "any:mistral/mistral-small-latest"),
     "scripted": ("ferrule.models.scripted:Scripted.load", "scripted:talk.yaml"),
 }
 """Provider to `module:callable` (given the model's name and the options) and an example. Modules are imported

@@ -23,7 +23,7 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
 
-from .wire import Capabilities, ModelOptions, Sink, ToolSpec
+from .client import Capabilities, ModelOptions, Sink, ToolSpec
 
 Made = tuple[str, Mapping[str, Any] | str] | tuple[str, Mapping[str, Any] | str, str]
 """A call in a script: tool, arguments (an object, or JSON text that may be broken), and an id if it matters."""

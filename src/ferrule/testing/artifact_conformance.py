@@ -1,4 +1,4 @@
-"""The contract of `ferrule.store.artifacts.ArtifactStore` as tests. Any store of large outputs can run them.
+"""The contract of `ferrule.storage.artifacts.store.ArtifactStore` as tests. Any store of large outputs can run them.
 
 class TestMyStore(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.store.artifacts import PIECE, ArtifactMissing, ArtifactStore, Scope
+from ferrule.storage.artifacts.store import PIECE, ArtifactMissing, ArtifactStore, Scope
 
 MINE = Scope("local", "me", "s1")
 OTHERS = (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from unittest.mock import patch
 
-from ferrule.models import connection as connections
+from ferrule.models.http import connection as connections
 
 Ending = Literal["stay", "close", "reset"]
 """What the server does after the last piece: keep the connection open, close it, or break it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ferrule.guard.approval import Answer, ApprovalRequest, Choice
+from ferrule.permissions.approvals import Answer, ApprovalRequest, Choice
 
 
 class FakeClock:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from ferrule.core.calls import compact
-from ferrule.models.outbound import json_object
+from ferrule.models.request_encoding import json_object
 
 
 @dataclass(frozen=True, slots=True)

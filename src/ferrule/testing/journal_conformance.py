@@ -1,4 +1,4 @@
-"""The contract of `ferrule.store.journal.Journal` as tests. Any store of events can run them.
+"""The contract of `ferrule.storage.journal.sqlite.Journal` as tests. Any store of events can run them.
 
     class TestMyJournal(JournalConformance):
         def open_journal(self) -> Journal:
@@ -30,8 +30,8 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.store.journal import Journal, SqliteJournal
-from ferrule.store.jsonl import import_jsonl, jsonl
+from ferrule.storage.export.jsonl import import_jsonl, jsonl
+from ferrule.storage.journal.sqlite import Journal, SqliteJournal
 
 ME = Identity("local", "me", "s1", "r1")
 STORY: tuple[Event, ...] = (

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from ferrule.core.calls import compact
-from ferrule.models.folding import dicts
+from ferrule.models.answer_folding import dicts
 from ferrule.models.scripted import Step
 
 from .http_double import HttpDouble, Reply, Request

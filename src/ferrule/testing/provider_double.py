@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from ferrule.core.calls import compact
-from ferrule.models.folding import dicts
+from ferrule.models.answer_folding import dicts
 from ferrule.models.scripted import Step
 
 from .http_double import HttpDouble, Reply, Request

@@ -1,12 +1,12 @@
 """A plugin for pytest: bundles of recorded sessions (`*.ferrule`) in the test folders are tests.
 
 Each session of a bundle is one test: it is replayed through the installed version, offline, and must come out byte for byte as it
-was recorded (`engine.replay`). The fixture `rerun_bundle` gives the recorded answers to the tools of an agent as they are now:
+was recorded (`engine.replay.replay`). The fixture `rerun_bundle` gives the recorded answers to the tools of an agent as they are now:
 
     def test_the_tools_still_answer_as_recorded(rerun_bundle):
         rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
 
-It fails with what came out otherwise, and returns what it saw (`engine.rerun.Again`, one per session). It is asked for by name, with
+It fails with what came out otherwise, and returns what it saw (`engine.replay.rerun.Again`, one per session). It is asked for by name, with
 `-p ferrule.testing.pytest_plugin` or in the root `conftest.py`; an entry point would load it in every pytest that sees Ferrule's
 metadata. Nothing of Ferrule is loaded until there is a bundle.
 """
@@ -23,7 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from ferrule.core.events import Record
     from ferrule.engine.agent import Agent
-    from ferrule.engine.rerun import Again
+    from ferrule.engine.replay.rerun import Again
 
 SUFFIX = ".ferrule"
 
@@ -49,7 +49,7 @@ class BundleFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """A test for each session. A bundle that cannot be read fails as a whole."""
-        from ferrule.store.bundles import recorded
+        from ferrule.storage.export.bundles import recorded
 
         for records in recorded(self.path):
             session: RecordedSession = made(RecordedSession, self, name=records[0].session)
@@ -64,7 +64,7 @@ class RecordedSession(pytest.Item):
 
     def runtest(self) -> None:
         """Replay it."""
-        from ferrule.engine.replay import replay
+        from ferrule.engine.replay.replay import replay
 
         replayed = replay(self.records)
         if not replayed.same:
@@ -86,9 +86,9 @@ def rerun_bundle() -> Callable[[str | Path, Agent], list[Again]]:
     """Runs the sessions of a bundle again: recorded answers, the agent's own tools. Fails where they answer otherwise."""
 
     def rerun_bundle(path: str | Path, agent: Agent) -> list[Again]:
-        from ferrule.engine.recording import Recording
-        from ferrule.engine.rerun import rerun
-        from ferrule.store.bundles import recorded
+        from ferrule.engine.replay.recording import Recording
+        from ferrule.engine.replay.rerun import rerun
+        from ferrule.storage.export.bundles import recorded
 
         async def again() -> list[Again]:
             sessions = recorded(Path(path))

@@ -1,4 +1,4 @@
-"""The contract of `ferrule.guard.sandbox.sandbox.Sandbox` as tests: it runs commands, and what it claims is true.
+"""The contract of `ferrule.sandbox.sandbox.Sandbox` as tests: it runs commands, and what it claims is true.
 
     class TestMySandbox(SandboxConformance):
         def open_sandbox(self, policy: Policy) -> Sandbox:
@@ -23,9 +23,9 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.guard.sandbox.command import Capture, Command, Ended
-from ferrule.guard.sandbox.policy import Aspect, Bounds, Holds, Policy
-from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.sandbox.command import Capture, Command, Ended
+from ferrule.sandbox.policy import Aspect, Bounds, Holds, Policy
+from ferrule.sandbox.sandbox import Sandbox
 
 _PYTHON = "/usr/bin/python3"
 
@@ -305,7 +305,7 @@ def _names(root: Path) -> set[str]:
 
 
 def _reserved(names: set[str]) -> set[str]:
-    from ferrule.guard.reserved import DEFAULT
+    from ferrule.permissions.protected_names import DEFAULT
 
     return {name for name in names if (DEFAULT.check(name, write=False) or "").startswith("reserved")}
 

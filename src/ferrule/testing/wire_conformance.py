@@ -1,4 +1,4 @@
-"""The contract of `ferrule.models.wire.Wire` as tests. Any wire that talks HTTP can run them.
+"""The contract of `ferrule.models.client.Wire` as tests. Any wire that talks HTTP can run them.
 
     class TestMyWire(WireConformance):
         def make(self, url, transport):         # a wire that talks to this server
@@ -24,8 +24,8 @@ import pytest
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.transport import Transport
-from ferrule.models.wire import ModelOptions, ToolSpec, Wire
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.http.transport import Transport
 
 from .http_double import HttpDouble, Reply, Request
 

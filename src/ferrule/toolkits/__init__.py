@@ -1,1 +1,5 @@
-"""Tools that ship. Each module offers `TOOLS`; none is registered by importing it."""
+"""Tools that ship with Ferrule.
+
+Packages: `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
+Modules: `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`, `tasks`.
+"""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from ferrule.core.errors import RetryCall
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool

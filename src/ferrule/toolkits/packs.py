@@ -5,7 +5,7 @@
     agent_command_tools  run_command, read_command_output, read_command_output_tail                               group `command`
     agent_host_tools     read and command together; edits are a pack of their own on purpose
 
-A pack takes its own options by name and those of `tools.shape.Shape`. It adds nothing to what the tools may do: the
+A pack takes its own options by name and those of `tools.pack_options.Shape`. It adds nothing to what the tools may do: the
 workspace of the run is the boundary, `root` only narrows it, and every call goes through the gate.
 """
 
@@ -18,12 +18,12 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from ferrule.core.errors import ConfigError
 from ferrule.tools import toolset
 from ferrule.tools.definition import Tool
-from ferrule.tools.shape import Shape, check_options, shaped
+from ferrule.tools.pack_options import Shape, check_options, shaped
 
-from .browse import file_outline, list_files
-from .files import create_dir, delete_path, edit_file, read_file, read_file_tail, write_file
-from .git import git_command
-from .search_pack import search_tool
+from .files.browse import file_outline, list_files
+from .files.tools import create_dir, delete_path, edit_file, read_file, read_file_tail, write_file
+from .git.command import git_command
+from .search.pack import search_tool
 from .subfolder import Folder, based, confined
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """Runs a program that a tool chose itself, so that it, and all it starts, is gone when the call is over.
 
 Not for commands of a model: those go through the session's own sandbox. Here nothing is confined but by the `wall` that a
-caller gives, only ended (`guard.sandbox.sandbox.plain`). The rules:
+caller gives, only ended (`sandbox.sandbox.plain`). The rules:
 
 * One pipe for both outputs unless `errors` is given: only so is the order of arrival true.
 * Timeout, cancellation, a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every descendant.
@@ -19,8 +19,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ferrule.guard.sandbox.command import Command, Ended, Sink, Wall
-from ferrule.guard.sandbox.sandbox import plain
+from ferrule.sandbox.command import Command, Ended, Sink, Wall
+from ferrule.sandbox.sandbox import plain
 
 
 async def run_process(

@@ -1,4 +1,4 @@
-"""Asks whether a remote MCP server that the provider reaches may be called (`models.hosted`).
+"""Asks whether a remote MCP server that the provider reaches may be called (`models.hosted_tools`).
 
 The provider asks, not the model, and the provider makes the call: this tool only carries the question through the gate, to a
 person and into the journal, and its success is the yes. Rules can deny it by its name; each question is critical,
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ferrule.core.calls import compact
-from ferrule.models.hosted import APPROVAL
+from ferrule.models.hosted_tools import APPROVAL
 from ferrule.tools.decorator import tool
 
 

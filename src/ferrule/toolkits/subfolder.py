@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.guard.paths import shown
-from ferrule.guard.reserved import Names
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.protected_names import Names
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 

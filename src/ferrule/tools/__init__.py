@@ -1,1 +1,10 @@
-"""What a tool is: definition, schema from a signature, catalog, reliability. Knows nothing of models, files or people."""
+"""What a tool is: its definition, its schema, the catalog it stands in, and how often it is tried.
+
+Knows nothing of models, files or people.
+
+Packages: `search`.
+Modules: `catalog`, `chunked_output`, `context`, `decorator`, `define`, `definition`,
+`description_names`, `docstring`, `launch`, `names`, `number_ranges`, `outcome_probe`,
+`pack_options`, `parameters`, `plain_types`, `pydantic_types`, `reliability`, `result_facts`,
+`result_formatting`, `safe_patterns`, `toolset`, `word_stems`.
+"""

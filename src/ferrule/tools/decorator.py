@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, overload
 
 from ferrule.core.errors import ToolDefinitionError
 
-from .chunks import Chunks
+from .chunked_output import Chunks
 from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
 from .launch import Launch
 from .names import check_name, check_namespace
 from .parameters import Parameter, read
-from .plain import NotPlain, PlainArguments, PlainOutput
+from .plain_types import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
 
 if TYPE_CHECKING:
-    from .probe import Probe
+    from .outcome_probe import Probe
 
 _DEFAULT_RISK = {
     SideEffect.NONE: Risk.SAFE,
@@ -147,7 +147,7 @@ def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
             return PlainArguments(name, parameters)
         except NotPlain:
             pass
-    from .modelled import ModelledArguments
+    from .pydantic_types import ModelledArguments
 
     return ModelledArguments(name, parameters)
 
@@ -159,7 +159,7 @@ def _output(name: str, returns: Any) -> Output | None:
     try:
         return PlainOutput(returns)
     except NotPlain:
-        from .modelled import ModelledOutput
+        from .pydantic_types import ModelledOutput
 
         return ModelledOutput(name, returns)
 

@@ -14,7 +14,7 @@ from ferrule.core.frozen import frozen
 from .reliability import Reliability
 
 if TYPE_CHECKING:
-    from .probe import Probe
+    from .outcome_probe import Probe
 
 
 class SideEffect(StrEnum):
@@ -62,7 +62,7 @@ OWN = "ferrule"
 """The namespace that a tool of Ferrule's own goes to where a file has taken its name."""
 
 FINDERS = "ferrule tool search"
-"""The source of the tools that find others (`engine.tool_search_tools`): a run without a search is not shown them."""
+"""The source of the tools that find others (`engine.tool_search.tools`): a run without a search is not shown them."""
 
 READS = Touch("read")
 WRITES = Touch("write")
@@ -134,7 +134,7 @@ class Tool:
     set); sync handlers run in a thread, async ones on the loop. It returns text or a JSON-able value, or
     raises `ToolFailed`. `risk` and `side_effect` steer the gate; `touches` maps parameter names to what
     they name; `polls` exempts a tool from the repeat breaker; `parallel=False` keeps it alone; `inline` says that its results
-    are parts already, with a way to read on: they are never kept as artifacts. `probe` finds out whether a call happened (`tools.probe`).
+    are parts already, with a way to read on: they are never kept as artifacts. `probe` finds out whether a call happened (`tools.outcome_probe`).
     `annotations` are further facts for programs, which decide nothing here (`tools.toolset` lists those it sets).
     """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.expressions import expression
+from ferrule.core.lazy_patterns import expression
 
 WIRE_LIMIT = 64
 _VALID = expression(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")

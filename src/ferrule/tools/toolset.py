@@ -27,9 +27,9 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 
 from .definition import Loading, Risk, SideEffect, Tool
+from .description_names import reworded
 from .names import check_name, check_namespace, wire_names
 from .reliability import Policies, Reliability
-from .rewording import reworded
 
 Tools = tuple[Tool, ...]
 

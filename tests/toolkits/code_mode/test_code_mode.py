@@ -12,8 +12,8 @@ from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
 from ferrule.core.events import DirectCall
 from ferrule.core.identity import Identity
-from ferrule.engine.hook_events import Action, ToolPre, block
-from ferrule.extend.hooks.decorator import hook
+from ferrule.engine.hooks.events import Action, ToolPre, block
+from ferrule.extensions.hooks.decorator import hook
 from ferrule.toolkits.code_mode import CodeLimits, code_tool
 from ferrule.toolkits.code_mode.data import as_data
 from ferrule.tools.context import Context

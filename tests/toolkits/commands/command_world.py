@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.identity import Identity
-from ferrule.guard.sandbox.sandbox import Sandbox, plain
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.sandbox import Sandbox, plain
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, Commands, command_tools
 from ferrule.toolkits.commands.policy import Behavior
 from ferrule.tools.context import Context

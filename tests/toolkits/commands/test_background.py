@@ -14,9 +14,9 @@ from command_world import PATIENT, World
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.handles import KEPT
+from ferrule.toolkits.commands.session_commands import KEPT
 
 # Says its id from a new session, whose parent is gone, holding our pipes, deaf to SIGTERM.
 HIDDEN = """setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep 1000' & """

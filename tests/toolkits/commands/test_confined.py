@@ -14,19 +14,19 @@ from command_world import World
 
 from ferrule.core.calls import ErrorType, compact
 from ferrule.core.errors import ToolFailed
-from ferrule.guard.approval import Answer, Approver
-from ferrule.guard.sandbox import rungs
-from ferrule.guard.sandbox.gap import SandboxGap
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.sandbox import Sandbox
+from ferrule.permissions.approvals import Answer, Approver
+from ferrule.sandbox.backends import selection
+from ferrule.sandbox.backends.missing_protection import SandboxGap
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands import confined as confined_module
+from ferrule.toolkits.commands import session_sandbox as confined_module
 
 
 def offered(folder: Path) -> bool:
     try:
-        rungs.choose(Policy(folder), probe())
+        selection.choose(Policy(folder), probe())
     except SandboxGap:
         return False
     return True
@@ -95,7 +95,7 @@ class Person:
 
 
 def nothing_holds(policy: Policy, probes: Any) -> Any:
-    raise SandboxGap((), rungs.ladder(policy, probes)[-1], detail="nothing holds commands here")
+    raise SandboxGap((), selection.ladder(policy, probes)[-1], detail="nothing holds commands here")
 
 
 @pytest.mark.proves("command.sandbox-gap")

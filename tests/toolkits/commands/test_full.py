@@ -16,7 +16,7 @@ from command_world import World
 from ferrule.core.calls import ErrorType, compact
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.guard.safe_mode import SafeMode
+from ferrule.permissions.safe_mode import SafeMode
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
 from ferrule.toolkits.commands.policy import Behavior
 

@@ -9,15 +9,15 @@ import pytest
 
 from ferrule.core.events import ConsentAnswered, Noticed, ToolAnswered
 from ferrule.engine.agent import Agent
-from ferrule.guard.approval import Answer, ApprovalRequest
-from ferrule.guard.sandbox import rungs
-from ferrule.guard.sandbox.gap import Missing, SandboxGap
-from ferrule.guard.sandbox.policy import ALL, Aspect, Policy
-from ferrule.guard.sandbox.probes import probe
 from ferrule.models.scripted import Scripted
-from ferrule.store.journal import SqliteJournal
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.sandbox.backends import selection
+from ferrule.sandbox.backends.missing_protection import Missing, SandboxGap
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.policy import ALL, Aspect, Policy
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
-from ferrule.toolkits.commands import confined as confined_module
+from ferrule.toolkits.commands import session_sandbox as confined_module
 
 
 class Person:
@@ -54,7 +54,7 @@ class Run:
 
 
 def less(policy: Policy, probes: Any) -> Any:
-    last = rungs.ladder(policy, probes)[-1]
+    last = selection.ladder(policy, probes)[-1]
     raise SandboxGap((Missing(Aspect.NETWORK, "not here", "buy another machine"),), last)
 
 
@@ -66,7 +66,9 @@ async def test_what_holds_commands_is_noted_once_with_every_aspect(tmp_path: Pat
         await run.command("true")
     await run.session.close()
     (note,) = run.notes("sandbox")
-    assert f"`{rungs.choose(policy, probe()).name}`" in note and all(str(aspect) in note for aspect in ALL)
+    assert f"`{selection.choose(policy, probe()).name}`" in note and all(
+        str(aspect) in note for aspect in ALL
+    )
 
 
 @pytest.mark.proves("sandbox.rung.journal")

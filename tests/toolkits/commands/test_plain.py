@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.safe_mode import SafeMode
-from ferrule.guard.sandbox.sandbox import Sandbox, plain
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.safe_mode import SafeMode
+from ferrule.sandbox.sandbox import Sandbox, plain
 from ferrule.toolkits.commands import CommandPolicy, plan, run_command
 from ferrule.tools.context import Context
 

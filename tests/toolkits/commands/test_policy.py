@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.agent import Agent
-from ferrule.guard.approval import Answer, Approver
-from ferrule.guard.command import analyse
-from ferrule.guard.safe_mode import SafeMode
 from ferrule.models.scripted import Scripted, says
-from ferrule.store.journal import SqliteJournal
+from ferrule.permissions.approvals import Answer, Approver
+from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.safe_mode import SafeMode
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
 from ferrule.toolkits.commands.policy import Behavior, beyond_prefixes
 from ferrule.toolkits.commands.request import parse

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType, compact
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.engine.available_tools import Usable
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.engine.usable import Usable
-from ferrule.guard.gate import Gate
+from ferrule.permissions.gate import Gate
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.folder import Folder, reap
+from ferrule.toolkits.commands.output_folder import Folder, reap
 from ferrule.toolkits.commands.outputs import Outputs
 from ferrule.tools.catalog import Catalog
 

@@ -37,7 +37,7 @@ from ferrule.command import (
 )
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.testing.fakes import FakeClock
 from ferrule.toolkits.commands.policy import CommandOptions
 from ferrule.toolkits.commands.readers import reader_tools

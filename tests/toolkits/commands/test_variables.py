@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, Prepared
-from ferrule.guard.approval_digest import digest
-from ferrule.guard.command import analyse
-from ferrule.guard.gate import Gate
-from ferrule.guard.rules import RuleSet
-from ferrule.guard.sandbox.sandbox import Sandbox, plain
-from ferrule.guard.variables import beside, harmless, loads_code, takes_orders
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.approval_digest import digest
+from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.rules import RuleSet
+from ferrule.permissions.variables import beside, harmless, loads_code, takes_orders
+from ferrule.sandbox.sandbox import Sandbox, plain
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.packs import agent_command_tools
 from ferrule.tools.catalog import Catalog

@@ -12,7 +12,7 @@ import pytest
 from ferrule.core.calls import Result
 from ferrule.engine.agent import Agent
 from ferrule.models.scripted import Scripted
-from ferrule.store.journal import SqliteJournal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.stdlib import stdlib_tools
 
 Caller = Callable[..., Result]

@@ -15,10 +15,10 @@ import pytest
 
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.sandbox.policy import Policy
-from ferrule.guard.sandbox.probes import probe
-from ferrule.guard.sandbox.rungs import SandboxGap, choose
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import SandboxGap, choose
+from ferrule.sandbox.policy import Policy
 from ferrule.toolkits.stdlib import Recognized, Recognizer, Word
 from ferrule.toolkits.stdlib.ocr import TOPIC, ocr
 from ferrule.toolkits.stdlib.tesseract import words_of

@@ -1,11 +1,15 @@
 """How families of models write tool calls into text, and a reader that finds them (`Reader`).
 
 `for_model(name)` gives the dialects of a model, best first; `ALL` is every dialect, for reading by detection.
+
+Modules: `brackets`, `call_shapes`, `dialect`, `fences`, `functionary`, `gemma`, `harmony`,
+`lenient_json`, `markup`, `mistral`, `prose`, `pythonic`, `reader`, `reasoning`, `regions`,
+`registry`, `section_tokens`, `tagged_calls`.
 """
 
 from __future__ import annotations
 
-from .form import Dialect as Dialect
+from .dialect import Dialect as Dialect
 from .reader import Reader as Reader
 from .reader import Reading as Reading
 from .registry import ALL as ALL

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from . import jsonish, pythonic, shapes
-from .form import Found, Tools
-from .region import Candidate, Item, Outcome
+from . import call_shapes, lenient_json, pythonic
+from .dialect import Found, Tools
+from .regions import Candidate, Item, Outcome
 
 Nested = Callable[[str], "tuple[Found, ...]"]
 """Reads the marked calls that a block consists of; none if anything else is in it."""
@@ -129,7 +129,7 @@ class Fence:
     def _cut(self, content: str) -> list[Found] | None:
         text = content.strip()
         if text.startswith(("{", "[{")) and _DATA.match(self._language):
-            return shapes.cut_json(text, self._tools)
+            return call_shapes.cut_json(text, self._tools)
         if self._language == "tool_code":
             return pythonic.cut_python(text, self._tools)
         return None
@@ -156,8 +156,8 @@ def _json_calls(text: str) -> list[Found] | None:
     found: list[Found] = []
     at = 0
     while at < len(text):
-        value = jsonish.value_at(text, at)
-        calls = shapes.calls_of(value[0], narrow=True) if value else None
+        value = lenient_json.value_at(text, at)
+        calls = call_shapes.calls_of(value[0], narrow=True) if value else None
         if value is None or not calls:
             return None
         found += [Found(c.tool, c.arguments, c.repairs + tuple(value[2])) for c in calls]

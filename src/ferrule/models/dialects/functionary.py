@@ -9,20 +9,20 @@ from collections.abc import Sequence
 
 from ferrule.core.calls import Call
 
-from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools
+from . import lenient_json
+from .dialect import Ending, Form, Found, Parsed, Tools
 
 _NEXT = r"(?=>>>[A-Za-z_][\w.:-]{0,63}\n)"
 
 
 def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
     name = opener[3:].strip()
-    value = jsonish.value_at(body, 0)
+    value = lenient_json.value_at(body, 0)
     if value is None or not isinstance(value[0], dict):
         if ending is Ending.CLOSED:
             return None
         return Parsed([Found(name, body.strip(), cut=ending is Ending.OPEN)])
-    call = Found(name, jsonish.arguments(value[0]), tuple(value[2]))
+    call = Found(name, lenient_json.arguments(value[0]), tuple(value[2]))
     if ending is Ending.OPEN:
         return Parsed([call], rest=value[1])
     return Parsed([call, body[value[1] :]] if body[value[1] :].strip() else [call])

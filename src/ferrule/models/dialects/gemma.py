@@ -15,8 +15,8 @@ from typing import Any
 
 from ferrule.core.calls import Call
 
-from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools, unreadable
+from . import lenient_json
+from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
 QUOTE = r'<\|"\|>|<escape>|<\|\'\|>'
@@ -60,7 +60,7 @@ def _value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
         return _list(text, at, depth + 1)
     if text[at : at + 1] == "'":
         return _single(text, at)
-    found = jsonish.strict(text, at)
+    found = lenient_json.strict(text, at)
     if found is not None:
         return found
     bare = _BARE.match(text, at)
@@ -72,7 +72,7 @@ def _value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 
 def _single(text: str, at: int) -> tuple[str, int]:
     match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(text, at)
-    decoded = jsonish.decode(match.group()) if match else None
+    decoded = lenient_json.decode(match.group()) if match else None
     if match is None or decoded is None:
         raise _Broken
     return decoded[0], match.end()
@@ -108,7 +108,7 @@ def _key(text: str, at: int) -> tuple[str, int]:
         raise _Broken
     if match.group(2) is not None:
         return match.group(2).strip(), match.end()
-    decoded = jsonish.strict(f'"{match.group(1)}"')
+    decoded = lenient_json.strict(f'"{match.group(1)}"')
     if decoded is None:
         raise _Broken
     return decoded[0], match.end()
@@ -143,7 +143,7 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
             return parsed
         source = body[head.start() : end]
         alone = not tools.admit(head.group(1), values)
-        parsed.items.append(Found(head.group(1), jsonish.encode(values), source=source, alone=alone))
+        parsed.items.append(Found(head.group(1), lenient_json.encode(values), source=source, alone=alone))
         at = end
     if not parsed.items:
         return None
@@ -169,15 +169,15 @@ FORMS = (FUNCTION_GEMMA, GEMMA4)
 def _shown(value: Any, quote: str) -> str:
     if isinstance(value, str):
         return f"{quote}{value}{quote}" if quote not in value else _escaped(value)
-    if (members := jsonish.as_object(value)) is not None:
+    if (members := lenient_json.as_object(value)) is not None:
         return "{" + ",".join(f"{_name(k)}:{_shown(v, quote)}" for k, v in members.items()) + "}"
-    if (elements := jsonish.as_list(value)) is not None:
+    if (elements := lenient_json.as_list(value)) is not None:
         return "[" + ",".join(_shown(v, quote) for v in elements) + "]"
-    return jsonish.encode(value)
+    return lenient_json.encode(value)
 
 
 def _escaped(value: str) -> str:
-    return jsonish.encode(value).replace("<", "\\u003c")
+    return lenient_json.encode(value).replace("<", "\\u003c")
 
 
 def _name(key: str) -> str:
@@ -185,8 +185,8 @@ def _name(key: str) -> str:
 
 
 def _write(call: Call, opens: str, closes: str, quote: str) -> str:
-    decoded = jsonish.strict(call.arguments)
-    values = (jsonish.as_object(decoded[0]) if decoded else None) or {}
+    decoded = lenient_json.strict(call.arguments)
+    values = (lenient_json.as_object(decoded[0]) if decoded else None) or {}
     return f"{opens}call:{call.tool}{_shown(values, quote)}{closes}"
 
 

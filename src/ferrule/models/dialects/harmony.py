@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from ferrule.core.calls import Call
 
-from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools
+from . import lenient_json
+from .dialect import Ending, Form, Found, Parsed, Tools
 
 HEADER = r"<\|start\|>assistant|<\|channel\|>"
 """What begins a message's header; `<|message|>` ends it."""
@@ -43,9 +43,9 @@ def route(header: str) -> tuple[str, str]:
 def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
     """`opener` is the whole header here."""
     tool = route(opener)[1]
-    value = jsonish.value_at(body, 0)
+    value = lenient_json.value_at(body, 0)
     if value is not None and isinstance(value[0], dict):
-        call = Found(tool, jsonish.arguments(value[0]), tuple(value[2]))
+        call = Found(tool, lenient_json.arguments(value[0]), tuple(value[2]))
         if ending is Ending.OPEN:
             return Parsed([call], rest=value[1])
         rest = body[value[1] :]

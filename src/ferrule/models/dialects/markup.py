@@ -31,8 +31,8 @@ from typing import Any
 from ferrule.core.calls import Call
 from ferrule.core.frozen import frozen
 
-from . import jsonish
-from .form import Ending, Found, Parsed, Tools, kind_of, unreadable
+from . import lenient_json
+from .dialect import Ending, Found, Parsed, Tools, kind_of, unreadable
 
 PREFIX = r"(?:(?:antml|minimax|steptml|seed|atem|mm|longcat|xai):|[|｜]{1,2} ?DSML ?[|｜]{1,2} ?)?"
 """What may stand before the tag names. DeepSeek's bars are U+FF5C; ASCII bars are seen too."""
@@ -439,7 +439,7 @@ def _found(
         names = [_key(grammar, parameter) for parameter, _ in raw]
         alone = not tools.fits(tool, names)
         return Found(tool, unreadable(source), source=source, alone=alone)
-    arguments = jsonish.encode(values)
+    arguments = lenient_json.encode(values)
     return Found(tool, arguments, repairs, source=source, alone=not tools.admit(tool, values))
 
 
@@ -456,7 +456,7 @@ def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Foun
     at = opened.end()
     block = _XTML_JSON.match(body, at) if grammar is XTML else None
     at = _past_space(body, block.end() if block else at)
-    value = jsonish.value_at(body, at) if body[at : at + 1] == "{" else None
+    value = lenient_json.value_at(body, at) if body[at : at + 1] == "{" else None
     if value is None or not isinstance(value[0], dict):
         return None
     end = value[1]
@@ -466,7 +466,7 @@ def _json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Foun
     stop = grammar.closed(body, _past_space(body, end))
     end = end if stop is None else stop
     source = body[opened.start() : end]
-    arguments = jsonish.arguments(value[0])
+    arguments = lenient_json.arguments(value[0])
     return Found(_tool(opened), arguments, tuple(value[2]), source=source, escaped=True), end
 
 
@@ -480,7 +480,7 @@ def _value(raw: str, tool: str, parameter: str, said: bool | None, tools: Tools)
     kinds = None if said is False else tools.kinds(tool, parameter)
     if kinds == frozenset(("string",)):
         return raw
-    decoded = jsonish.strict(raw)
+    decoded = lenient_json.strict(raw)
     if decoded is not None and raw[decoded[1] :].strip():
         decoded = None
     if kinds is not None and "string" in kinds:
@@ -490,7 +490,7 @@ def _value(raw: str, tool: str, parameter: str, said: bool | None, tools: Tools)
     if decoded is not None:
         return decoded[0]
     if said is False or kinds is not None:
-        repaired = jsonish.decode(raw)
+        repaired = lenient_json.decode(raw)
         return repaired[0] if repaired else raw
     return raw
 
@@ -502,10 +502,10 @@ def _read_bare(body: str, tools: Tools) -> Parsed | None:
         return Parsed([Found(text, "{}")])
     name, _, below = text.partition("\n")
     if _BARE_NAME.fullmatch(name.strip()) and below.lstrip().startswith("{"):
-        decoded = jsonish.decode(below)
+        decoded = lenient_json.decode(below)
         if decoded is None or not isinstance(decoded[0], dict):
             return None
-        return Parsed([Found(name.strip(), jsonish.arguments(decoded[0]), tuple(decoded[1]))])
+        return Parsed([Found(name.strip(), lenient_json.arguments(decoded[0]), tuple(decoded[1]))])
     tag = _CHILD.match(text)
     if tag is None or not text.endswith(f"</{tag.group(1)}>"):
         return None
@@ -519,17 +519,17 @@ def _read_bare(body: str, tools: Tools) -> Parsed | None:
 
 
 def _values(call: Call) -> dict[str, Any] | None:
-    decoded = jsonish.strict(call.arguments)
-    return jsonish.as_object(decoded[0]) if decoded else None
+    decoded = lenient_json.strict(call.arguments)
+    return lenient_json.as_object(decoded[0]) if decoded else None
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else jsonish.encode(value)
+    return value if isinstance(value, str) else lenient_json.encode(value)
 
 
 def as_json(call: Call) -> str:
     """Arguments as JSON in which no mark can stand."""
-    shown = call.arguments if _values(call) is not None else jsonish.encode(call.arguments)
+    shown = call.arguments if _values(call) is not None else lenient_json.encode(call.arguments)
     return shown.replace("<", "\\u003c")
 
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from ferrule.core.calls import Call
 
-from . import jsonish
-from .form import Ending, Form, Found, Parsed, Tools
+from . import lenient_json
+from .call_shapes import read_json
+from .dialect import Ending, Form, Found, Parsed, Tools
 from .pythonic import render_json_list
-from .shapes import read_json
 
 _HEAD = re.compile(r"\s*([A-Za-z_][\w.:/-]*)\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(\[ARGS\])?\s*(?=\{|\[|\Z|\")")
 
@@ -29,9 +29,9 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
     if head is None:
         return None
     name, at = head.group(1), head.end()
-    value = jsonish.value_at(body, at)
+    value = lenient_json.value_at(body, at)
     if value is not None and isinstance(value[0], (dict, str)):
-        parsed = Parsed([Found(name, jsonish.arguments(value[0]), tuple(value[2]))])
+        parsed = Parsed([Found(name, lenient_json.arguments(value[0]), tuple(value[2]))])
         if ending is Ending.OPEN:
             parsed.rest = value[1]
         elif body[value[1] :].strip():

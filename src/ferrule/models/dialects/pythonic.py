@@ -14,9 +14,9 @@ from typing import Any
 
 from ferrule.core.calls import Call
 
-from . import jsonish
-from .form import Ending, Found, Parsed, Tools
-from .scan import balanced_end
+from . import lenient_json
+from .brackets import balanced_end
+from .dialect import Ending, Found, Parsed, Tools
 
 LOOKS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
 _LARGEST = 200_000
@@ -81,7 +81,7 @@ def _found(call: ast.Call, text: str, tools: Tools) -> Found:
     except _NotLiteral:
         source = ast.get_source_segment(text.strip(), call) or text
         return Found(name, source[source.find("(") :])
-    return Found(name, jsonish.encode(values), repairs)
+    return Found(name, lenient_json.encode(values), repairs)
 
 
 def _name(func: ast.expr) -> str:
@@ -190,8 +190,8 @@ def cut_python(text: str, tools: Tools) -> list[Found] | None:
 
 def render_python(call: Call) -> str | None:
     """A call as Python, or None if its name or its arguments cannot be written so."""
-    decoded = jsonish.strict(call.arguments)
-    values = jsonish.as_object(decoded[0]) if decoded else None
+    decoded = lenient_json.strict(call.arguments)
+    values = lenient_json.as_object(decoded[0]) if decoded else None
     if values is None or not _IDENTIFIER.fullmatch(call.tool) or call.tool == "print":
         return None
     if any(part in _KEYWORDS for part in call.tool.split(".")) or call.tool.endswith(".call"):
@@ -221,7 +221,7 @@ def render_json_list(calls: Sequence[Call], *, key: str = "arguments") -> str:
 
 def render_json(call: Call, *, key: str = "arguments") -> str:
     """`{"name": …, "arguments": {…}}`; arguments that are not JSON go as a string."""
-    whole = jsonish.strict(call.arguments)
+    whole = lenient_json.strict(call.arguments)
     valid = whole is not None and not call.arguments[whole[1] :].strip() and isinstance(whole[0], dict)
-    shown = call.arguments if valid else jsonish.encode(call.arguments)
-    return f'{{"name": {jsonish.encode(call.tool)}, "{key}": {shown}}}'
+    shown = call.arguments if valid else lenient_json.encode(call.arguments)
+    return f'{{"name": {lenient_json.encode(call.tool)}, "{key}": {shown}}}'

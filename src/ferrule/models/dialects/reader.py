@@ -17,10 +17,10 @@ from functools import cache
 from ferrule.core.calls import Call
 from ferrule.core.frozen import frozen
 
-from . import fences, gemma, harmony, markup, reasoning, sections, tagged
-from .form import LONGEST, Dialect, Form, Found, Tools, unreadable
+from . import fences, gemma, harmony, markup, reasoning, section_tokens, tagged_calls
+from .dialect import LONGEST, Dialect, Form, Found, Tools, unreadable
 from .prose import Prose
-from .region import (
+from .regions import (
     Bare,
     Candidate,
     Doubted,
@@ -88,7 +88,9 @@ class Reading:
 
 _TAILS = re.compile(f"{markup.TAIL}|{gemma.TAIL}")
 _MARKS_OF_CALLS = re.compile(f"{markup.TAIL}|{gemma.TAIL}|{markup.VALUE_MARK}|{gemma.QUOTE}")
-_BETWEEN = re.compile(rf"\s*(?:{tagged.BETWEEN}|{markup.BETWEEN}|{sections.BETWEEN}|{gemma.BETWEEN})?\s*")
+_BETWEEN = re.compile(
+    rf"\s*(?:{tagged_calls.BETWEEN}|{markup.BETWEEN}|{section_tokens.BETWEEN}|{gemma.BETWEEN})?\s*"
+)
 """What a family writes between two calls whose values are raw text."""
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from ferrule.core.calls import Call
-from ferrule.models.thinking import starts_thinking as starts_thinking
+from ferrule.models.reasoning_models import starts_thinking as starts_thinking
 
-from . import functionary, gemma, harmony, markup, mistral, sections, tagged
-from .form import Dialect
+from . import functionary, gemma, harmony, markup, mistral, section_tokens, tagged_calls
+from .dialect import Dialect
 from .pythonic import render_json, render_json_list, render_python, render_pythonic
 
 
@@ -45,42 +45,42 @@ _JSON = '{"name": "<tool>", "arguments": {<arguments as JSON>}}'
 HERMES = Dialect(
     "hermes",
     ("hermes", "qwen", "qwq", "smollm", "jamba", "exaone", "granite-4", "granite4", "ernie", "nous"),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     _tagged_json,
     f"<tool_call>\n{_JSON}\n</tool_call>",
 )
 QWEN_XML = Dialect(
     "qwen-xml",
     ("qwen3-coder", "qwen3coder", "qwen3.5", "qwen3.6", "qwen3.8", "nemotron-3", "nemotron3", "step-3.5"),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     markup.render_functions,
     "<tool_call>\n<function=<tool>>\n<parameter=<name>>\n<value>\n</parameter>\n</function>\n</tool_call>",
 )
 SEED = Dialect(
     "seed",
     ("seed-oss", "seed_oss"),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     markup.render_seed,
     "<seed:tool_call>\n<function=<tool>>\n<parameter=<name>><value></parameter>\n</function>\n</seed:tool_call>",
 )
 LLAMA = Dialect(
     "llama",
     ("llama-3", "llama3", "llama 3"),
-    (tagged.PYTHON_TAG, tagged.FUNCTION),
+    (tagged_calls.PYTHON_TAG, tagged_calls.FUNCTION),
     _llama,
     '{"name": "<tool>", "parameters": {<arguments as JSON>}}',
 )
 PYTHONIC = Dialect(
     "pythonic",
     ("llama-4", "llama4", "toolace", "olmo"),
-    (tagged.PYTHON_START, tagged.PYTHON_TAG),
+    (tagged_calls.PYTHON_START, tagged_calls.PYTHON_TAG),
     render_pythonic,
     '[<tool>(<name>="<value>", <name>=<number>)]',
 )
 LFM = Dialect(
     "lfm",
     ("lfm2", "lfm-2"),
-    (tagged.LFM,),
+    (tagged_calls.LFM,),
     lambda calls: f"<|tool_call_start|>{render_pythonic(calls)}<|tool_call_end|>",
     '<|tool_call_start|>[<tool>(<name>="<value>")]<|tool_call_end|>',
 )
@@ -101,23 +101,23 @@ MISTRAL_ARGS = Dialect(
 DEEPSEEK = Dialect(
     "deepseek",
     ("deepseek",),
-    (sections.SECTION, *tagged.FORMS),
-    sections.render_deepseek,
+    (section_tokens.SECTION, *tagged_calls.FORMS),
+    section_tokens.render_deepseek,
     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜><tool>\n```json\n{<arguments as JSON>}\n```"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 )
 DEEPSEEK31 = Dialect(
     "deepseek-3.1",
     ("deepseek-v3.1", "deepseek-v31", "deepseek-v3-1"),
-    (sections.SECTION, *tagged.FORMS),
-    sections.render_deepseek31,
+    (section_tokens.SECTION, *tagged_calls.FORMS),
+    section_tokens.render_deepseek31,
     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜><tool><｜tool▁sep｜>{<arguments as JSON>}"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 )
 DSML = Dialect(
     "dsml",
     ("deepseek-v3.2", "deepseek-v32", "deepseek-v4", "deepseek-v3-2"),
-    (*tagged.FORMS, sections.SECTION),
+    (*tagged_calls.FORMS, section_tokens.SECTION),
     markup.render_dsml,
     '<｜DSML｜function_calls>\n<｜DSML｜invoke name="<tool>">\n<｜DSML｜parameter name="<name>" string="true">'
     "<value></｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
@@ -125,22 +125,22 @@ DSML = Dialect(
 GLM = Dialect(
     "glm",
     ("glm-4", "glm4", "glm-5", "glm5", "chatglm", "glm"),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     markup.render_pairs,
     "<tool_call><tool>\n<arg_key><name></arg_key>\n<arg_value><value></arg_value>\n</tool_call>",
 )
 KIMI = Dialect(
     "kimi",
     ("kimi-k2", "kimi", "moonshot"),
-    (sections.SECTION,),
-    sections.render_kimi,
+    (section_tokens.SECTION,),
+    section_tokens.render_kimi,
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.<tool>:0<|tool_call_argument_begin|>"
     "{<arguments as JSON>}<|tool_call_end|><|tool_calls_section_end|>",
 )
 KIMI3 = Dialect(
     "kimi-3",
     ("kimi-k3",),
-    (sections.XTML, sections.SECTION),
+    (section_tokens.XTML, section_tokens.SECTION),
     markup.render_xtml,
     '<|open|>tools<|sep|><|open|>call tool="<tool>" index="1"<|sep|><|open|>argument key="<name>" '
     'type="string"<|sep|><value><|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
@@ -176,7 +176,7 @@ FUNCTION_GEMMA = Dialect(
 COHERE = Dialect(
     "cohere",
     ("command-r", "command-a", "c4ai", "cohere", "aya", "north"),
-    (tagged.ACTION,),
+    (tagged_calls.ACTION,),
     _cohere,
     '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "<tool>", "parameters": {<arguments as JSON>}}]'
     "<|END_ACTION|>",
@@ -184,21 +184,21 @@ COHERE = Dialect(
 GRANITE = Dialect(
     "granite",
     ("granite",),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     lambda calls: f"<|tool_call|>{render_json_list(calls)}",
     f"<|tool_call|>[{_JSON}]",
 )
 PHI = Dialect(
     "phi",
     ("phi-4", "phi4"),
-    (tagged.BARRED, tagged.FUNCTOOLS),
+    (tagged_calls.BARRED, tagged_calls.FUNCTOOLS),
     lambda calls: f"<|tool_call|>{render_json_list(calls)}<|/tool_call|>",
     f"<|tool_call|>[{_JSON}]<|/tool_call|>",
 )
 MINIMAX = Dialect(
     "minimax",
     ("minimax",),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     lambda calls: markup.render_invokes(calls, "minimax:tool_call"),
     '<minimax:tool_call>\n<invoke name="<tool>">\n<parameter name="<name>"><value></parameter>\n</invoke>\n'
     "</minimax:tool_call>",
@@ -206,7 +206,7 @@ MINIMAX = Dialect(
 INVOKE = Dialect(
     "invoke",
     ("claude",),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     lambda calls: markup.render_invokes(calls, "function_calls"),
     '<function_calls>\n<invoke name="<tool>">\n<parameter name="<name>"><value></parameter>\n</invoke>\n'
     "</function_calls>",
@@ -214,7 +214,7 @@ INVOKE = Dialect(
 INTERNLM = Dialect(
     "internlm",
     ("internlm",),
-    (tagged.PLUGIN,),
+    (tagged_calls.PLUGIN,),
     lambda calls: "\n".join(
         f"<|action_start|><|plugin|>{render_json(call, key='parameters')}<|action_end|>" for call in calls
     ),
@@ -223,28 +223,28 @@ INTERNLM = Dialect(
 HUNYUAN = Dialect(
     "hunyuan",
     ("hunyuan", "hy-"),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     lambda calls: f"<tool_calls>{render_json_list(calls)}</tool_calls>",
     f"<tool_calls>[{_JSON}]</tool_calls>",
 )
 NEMOTRON = Dialect(
     "nemotron",
     ("nemotron",),
-    tagged.FORMS,
+    tagged_calls.FORMS,
     lambda calls: f"<TOOLCALL>{render_json_list(calls)}</TOOLCALL>",
     f"<TOOLCALL>[{_JSON}]</TOOLCALL>",
 )
 APERTUS = Dialect(
     "apertus",
     ("apertus",),
-    (tagged.APERTUS,),
+    (tagged_calls.APERTUS,),
     lambda calls: "<|tools_prefix|>" + render_json_list(calls) + "<|tools_suffix|>",
     '<|tools_prefix|>[{"<tool>": {<arguments as JSON>}}]<|tools_suffix|>',
 )
 FUNCTIONARY = Dialect(
     "functionary",
     ("functionary",),
-    (functionary.FORM, tagged.FUNCTION),
+    (functionary.FORM, tagged_calls.FUNCTION),
     functionary.render,
     ">>><tool>\n{<arguments as JSON>}",
 )

@@ -13,7 +13,9 @@ environment or imports of anything but a few pure modules. The rules:
 * Only tools that read may be bound, unless `read_only=False`.
 
 Not protected: a defect of Monty itself that lets a script out of its interpreter would run as this user; the process is not confined
-by `guard.sandbox`. It is off unless a program hands this tool to an Agent.
+by `sandbox`. It is off unless a program hands this tool to an Agent.
+
+Modules: `bindings`, `data`, `failures`, `library`, `limits`, `script`.
 """
 
 from __future__ import annotations

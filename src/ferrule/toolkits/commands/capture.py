@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferrule.guard.hazards import base
+from ferrule.permissions.commands.program_facts import base
 
 from .pipelines import NotTaken, Pipeline, last_pipeline
 

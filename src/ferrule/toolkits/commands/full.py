@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.usable import Usable
+from ferrule.engine.available_tools import Usable
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
-from ferrule.tools.facts import leave
+from ferrule.tools.result_facts import leave
 
 from .lifecycle import lifecycle_tools
 from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy

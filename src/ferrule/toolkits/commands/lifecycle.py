@@ -10,11 +10,11 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
-from .handles import Commands, Handle
 from .policy import CommandOptions
 from .readers import located
 from .record import display, record_of, rendered
 from .runner import showing_of
+from .session_commands import Commands, Handle
 
 WAIT_MS = 60_000
 LONGEST_WAIT_MS = 600_000

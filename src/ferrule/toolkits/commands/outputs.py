@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .folder import Folder, identity_of
+from .output_folder import Folder, identity_of
 
 Name = Literal["stdout", "stderr", "combined"]
 

@@ -1,6 +1,6 @@
 """The last pipeline of a shell text: where a copy of a producer's output could be taken, or why nowhere.
 
-Only text that is understood whole is touched: `guard.command` found no problem in it, every node of its
+Only text that is understood whole is touched: `permissions.commands.analysis` found no problem in it, every node of its
 syntax tree is of a kind listed here, and nothing in it changes the shell for what comes later (functions,
 aliases, traps, `exec`). Whatever is not known to be harmless is a reason to leave the text alone: the cost
 of that is a command that may have to be run again, the cost of a mistake is a wrong answer.
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ferrule.guard.command import analyse
-from ferrule.guard.hazards import base, listed
-from ferrule.guard.words import Word
+from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.commands.program_facts import base, listed
+from ferrule.permissions.commands.shell_words import Word
 
 from .syntax_tree import CRASHING, misread, read_word
 

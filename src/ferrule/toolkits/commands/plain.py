@@ -14,12 +14,12 @@ from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
-from ferrule.tools.facts import leave
+from ferrule.tools.result_facts import leave
 
-from .handles import Handle
 from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
 from .record import display, facts_of, notices
 from .runner import Ready, launch, plan_of, preview_of, see
+from .session_commands import Handle
 
 _TAIL_ON_TIMEOUT = 4000
 _PLAIN = CommandOptions()

@@ -7,12 +7,12 @@ Two ways to say what to run, with the same checks:
   something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with the way to say it, unless
   a shell is asked for and the run's settings allow shells.
 
-What it means is found out by `guard.command`, the same that the gate used for its rules; a difference
+What it means is found out by `permissions.commands.analysis`, the same that the gate used for its rules; a difference
 between the two readings is a refusal. Reserved and secret names are the gate's matter; only the folder the
 command starts in is judged again here, since the gate reads file names from the root.
 
 Not protected: what an allowed program does to files (a sandbox's work), and programs under names
-that the tables of `guard.hazards` never heard of.
+that the tables of `permissions.commands.program_facts` never heard of.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.core.unseen import exact
-from ferrule.guard.command import Analysis, Part, analyse
-from ferrule.guard.hazards import RUNNERS, SHELLS, base
-from ferrule.guard.named_paths import judge_paths
-from ferrule.guard.words import UNKNOWN, literal
-from ferrule.guard.workspace import Workspace
+from ferrule.core.invisible_characters import exact
+from ferrule.permissions.commands.analysis import Analysis, Part, analyse
+from ferrule.permissions.commands.path_arguments import judge_paths
+from ferrule.permissions.commands.program_facts import RUNNERS, SHELLS, base
+from ferrule.permissions.commands.shell_words import UNKNOWN, literal
+from ferrule.permissions.filesystem.workspace import Workspace
 
 from .policy import CommandPolicy
 
@@ -41,7 +41,7 @@ _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
     "batcat": ("--pager", "--generate-config-file", "cache"),
     "htmlq": ("--output",),
 }
-"""Options of safe mode's own programs that run or write something, beyond those of `guard.hazards`."""
+"""Options of safe mode's own programs that run or write something, beyond those of `permissions.commands.program_facts`."""
 
 _NO_SHELL = "the settings allow no shell (a person opens it with `commands.shell: true`)"
 HOW = (

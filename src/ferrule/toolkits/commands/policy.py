@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.guard.parts import Analysis
-from ferrule.guard.safe_mode import SafeMode
-from ferrule.guard.sandbox.gap import Mode
-from ferrule.guard.sandbox.policy import Policy
+from ferrule.permissions.commands.syntax import Analysis
+from ferrule.permissions.safe_mode import SafeMode
+from ferrule.sandbox.backends.missing_protection import Mode
+from ferrule.sandbox.policy import Policy
 from ferrule.tools.context import Context
 
 OutputFormat = Literal["json", "value", "display"]

@@ -15,10 +15,10 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
-from .handles import Commands, Handle
 from .outputs import Name, Stream
 from .policy import CommandOptions, CommandPolicy
 from .record import rendered
+from .session_commands import Commands, Handle
 
 LENGTH = 65_536
 TAIL = 12_000

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.calls import compact
-from ferrule.guard.environment import ChildEnvironment, looks_secret
-from ferrule.guard.sandbox.command import Ended
+from ferrule.permissions.child_environment import ChildEnvironment, looks_secret
+from ferrule.sandbox.command import Ended
 
-from .handles import Handle
 from .plan import Planned, printable
 from .policy import CommandOptions
+from .session_commands import Handle
 
 _NAMES = 12
 _CHANGES = 1000
@@ -180,7 +180,7 @@ def display(handle: Handle, text: str) -> str:
 
 
 def facts_of(handle: Handle, text: str) -> dict[str, Any]:
-    """How a command ended, for the program that called the tool (`tools.facts`), beside what `display` makes of its output.
+    """How a command ended, for the program that called the tool (`tools.result_facts`), beside what `display` makes of its output.
 
     `before` and `after` are what the text has around the output, `ending` the line end that was left out between them.
     """

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from ferrule.core.errors import ToolFailed
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 
 from .plan import printable
 

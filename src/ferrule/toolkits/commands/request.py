@@ -3,7 +3,7 @@
 The same value is what `command_policy` is asked about and what it may replace, so it reads and writes one
 form: the arguments of `run_command` in full.
 
-Environment variables come from the model here. The gate sees them (`guard.variables`): a person is asked about those
+Environment variables come from the model here. The gate sees them (`permissions.variables`): a person is asked about those
 that can make a program run or load something else, and rules for the bare command do not cover the rest. Those that no
 person could judge are refused here as well, where a call did not come through a gate.
 """
@@ -18,8 +18,8 @@ from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.guard.variables import loads_code
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.variables import loads_code
 
 from .plan import Planned
 from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy

@@ -17,23 +17,23 @@ from typing import Any
 
 from ferrule.core.calls import Call, ErrorType, compact
 from ferrule.core.errors import ToolFailed
-from ferrule.guard.approval import ApprovalRequest, Approver
-from ferrule.guard.approval_digest import digest
-from ferrule.guard.gate import Offer
-from ferrule.guard.sandbox.command import Command, Running, Sink
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.approval_digest import digest
+from ferrule.permissions.approvals import ApprovalRequest, Approver
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Offer
+from ferrule.sandbox.command import Command, Running, Sink
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-from .copies import arrange
-from .handles import Commands, Handle, Reports, fresh_ids, owner
+from .output_copies import arrange
 from .outputs import Outputs
 from .plan import Planned, check, printable, read
 from .policy import CommandOptions, CommandPolicy, beyond_prefixes
 from .record import Showing, blocked, news_of
 from .repositories import repository_hints
 from .request import Request, parse, starting_folder
-from .starting import environment_of, program_of, record_confined, sandbox_of
+from .session_commands import Commands, Handle, Reports, fresh_ids, owner
+from .start import environment_of, program_of, record_confined, sandbox_of
 from .verdict import judge
 
 _MOST_CHANGES = 3

@@ -21,19 +21,19 @@ from uuid import uuid4
 
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.guard.sandbox.command import Command
-from ferrule.guard.sandbox.running import Execution
-from ferrule.guard.sandbox.sandbox import Sandbox, plain
-from ferrule.guard.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.command import Command
+from ferrule.sandbox.running_command import Execution
+from ferrule.sandbox.sandbox import Sandbox, plain
 from ferrule.tools.context import Context
 
 from .full import run_command_tool
-from .handles import Commands, Handle
 from .policy import CommandOptions, CommandPolicy
 from .record import record_of
 from .request import Request
 from .runner import Ready, launch, prepare, see, showing_of
-from .starting import sandbox_of
+from .session_commands import Commands, Handle
+from .start import sandbox_of
 
 Record = dict[str, Any]
 """What came of a command, as `record.py` describes it; JSON throughout."""

@@ -22,7 +22,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.clock import Clock, SystemClock
 
 from .outputs import whole_start
-from .retrying import Retry
+from .retries import Retry
 from .scripts import Record, Runner
 
 Spec = str | Sequence[str] | Mapping[str, Any]

@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ferrule.guard.hazards import listed
-from ferrule.guard.words import ANY, BRACE, ONE, UNKNOWN, Word, ansi_text, tilde
+from ferrule.permissions.commands.program_facts import listed
+from ferrule.permissions.commands.shell_words import ANY, BRACE, ONE, UNKNOWN, Word, ansi_text, tilde
 
 if TYPE_CHECKING:
     from tree_sitter import Node

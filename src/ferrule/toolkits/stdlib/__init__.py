@@ -8,6 +8,9 @@
 
 Each has an output schema, and bounds on what goes in and what comes out. Two need more than Ferrule's core: `regex::match` the package
 `google-re2`, `vision::ocr` the program `tesseract`; where these are missing a call says so and how to get them.
+
+Modules: `calc`, `dates`, `json_path`, `json_query`, `numerals`, `ocr`, `recognizer`,
+`tesseract`, `text`, `typed`, `unit_table`, `units`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Unpack
 
 from ferrule.tools import toolset
 from ferrule.tools.definition import Tool
-from ferrule.tools.shape import Shape, shaped
+from ferrule.tools.pack_options import Shape, shaped
 
 from .calc import calc, evaluate
 from .dates import add_to_date, between, describe
@@ -43,7 +46,7 @@ TOOLS: tuple[Tool, ...] = _grouped(
 def stdlib_tools(enabled: Iterable[str] | None = None, **options: Unpack[Shape]) -> tuple[Tool, ...]:
     """The tools as a set: all, or those that `enabled` names by full name (`math::calc`) or namespace (`dates`).
 
-    `options` are those of every pack (`tools.shape.Shape`), by full name. Raises ConfigError for a name, group or option that
+    `options` are those of every pack (`tools.pack_options.Shape`), by full name. Raises ConfigError for a name, group or option that
     does not exist, naming the nearest.
     """
     if enabled is not None:

@@ -17,7 +17,7 @@ from typing import Annotated, TypedDict
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.engine.threads import run_blocking
-from ferrule.guard.workspace import READ_LIMIT, Workspace
+from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS
 

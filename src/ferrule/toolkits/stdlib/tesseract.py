@@ -15,13 +15,13 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.engine.threads import run_blocking
-from ferrule.guard.environment import child_environment
-from ferrule.guard.sandbox.command import Capture, Command, Ended, Sink
-from ferrule.guard.sandbox.policy import Bounds, Policy
-from ferrule.guard.sandbox.sandbox import Sandbox
-from ferrule.guard.workspace import Workspace
-from ferrule.toolkits.commands.confined import Confined
+from ferrule.permissions.child_environment import child_environment
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.command import Capture, Command, Ended, Sink
+from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands.policy import CommandPolicy
+from ferrule.toolkits.commands.session_sandbox import Confined
 from ferrule.toolkits.process import find_program
 from ferrule.tools.context import Context
 

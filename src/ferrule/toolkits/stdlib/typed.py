@@ -1,6 +1,6 @@
 """`@typed`: `@tool` whose return type may be a typed dict, without a library that checks types.
 
-The output schema of a record is made by `tools.plain` from each of its fields, so that importing these tools loads nothing.
+The output schema of a record is made by `tools.plain_types` from each of its fields, so that importing these tools loads nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypedDict as _TypedDict
 
 from ferrule.tools.decorator import make
 from ferrule.tools.definition import SideEffect, Tool
-from ferrule.tools.plain import Check, compile_type, wrong
+from ferrule.tools.plain_types import Check, compile_type, wrong
 
 
 class Options(_TypedDict, total=False):

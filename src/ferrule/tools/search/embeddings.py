@@ -22,7 +22,7 @@ from typing import Any, Protocol, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.tools.definition import Tool
-from ferrule.tools.words import words
+from ferrule.tools.word_stems import words
 
 from .index import MOST, Index
 

@@ -20,12 +20,12 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Tool
-from ferrule.tools.patterns import compile_regex
-from ferrule.tools.words import first_sentence, tokens
+from ferrule.tools.safe_patterns import compile_regex
+from ferrule.tools.word_stems import first_sentence, tokens
 
 from .bm25 import Bm25, best
 from .document import Document, document_of
-from .fields import Fields, fused
+from .field_weights import Fields, fused
 from .ranking import Ranking
 
 MOST = 20

@@ -22,12 +22,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-from ferrule.tools.words import content, stems, tokens
+from ferrule.tools.word_stems import content, stems, tokens
 
-from .asking import ASKING, kinds
 from .bm25 import Impacts, rarity
 from .document import Document
-from .inverted import Inverted
+from .inverted_index import Inverted
+from .query import ASKING, kinds
 from .synonyms import SYNONYMS
 from .vocabulary import pieces
 

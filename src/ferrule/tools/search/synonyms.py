@@ -5,7 +5,7 @@ Each line is a group; a word may be in several. Written for the names and descri
 
 from __future__ import annotations
 
-from ferrule.tools.words import stem
+from ferrule.tools.word_stems import stem
 
 _GROUPS = """
 get fetch retrieve obtain load read pull lookup

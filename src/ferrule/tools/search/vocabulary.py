@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ferrule.tools.words import FUNCTION_WORDS, content, stem, tokens, words
+from ferrule.tools.word_stems import FUNCTION_WORDS, content, stem, tokens, words
 
 PIECE = 4
 _RUN = re.compile(r"[^\W_]+")

@@ -1,0 +1,47 @@
+"""A conversation so far, in lines that look as they did when it was held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ferrule.cli.live_output import arguments_of
+from ferrule.core.events import Record
+from ferrule.storage.export.story import Asked, Said, Step, Story, Told, Used
+from ferrule.tools.context import ASIDE
+
+LONGEST = 200
+"""Characters of a result's first line."""
+
+
+def told(records: Iterable[Record]) -> list[str]:
+    """Questions, words, calls with how they ended, notices. What a person put in beside messages is left out."""
+    story = Story()
+    steps = [step for record in records for step in story.feed(record)]
+    return [line for step in (*steps, *story.rest()) for line in _lines(step)]
+
+
+def _lines(step: Step) -> list[str]:
+    match step:
+        case Asked():
+            return [f"› {step.text}"]
+        case Said():
+            return step.text.split("\n")
+        case Used():
+            return [f"▸ {step.call.tool} {arguments_of(step.call)}", f"  {_outcome(step)}"]
+        case Told() if step.topic not in ASIDE:
+            return [f"! {step.topic}: {step.text}"]
+        case _:
+            return []
+
+
+def _outcome(step: Used) -> str:
+    if step.result is None:
+        return "✗ outcome unknown" if step.started else "✗ not run"
+    if not step.result.success:
+        return f"✗ {step.result.error_type}: {_first(step.result.error_message or '')}"
+    return f"✓ {_first(step.result.text())}"
+
+
+def _first(text: str) -> str:
+    line, more, _ = text.strip().partition("\n")
+    return line[:LONGEST] + ("…" if more or len(line) > LONGEST else "")

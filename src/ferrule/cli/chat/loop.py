@@ -1,0 +1,201 @@
+"""The chat loop: read a line, run it or carry out its slash command, survive whatever comes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.shortcuts import CompleteStyle
+
+from ferrule.cli.line_input import forget_typed
+from ferrule.cli.live_output import Show
+from ferrule.cli.permission_prompt import TerminalApprover
+from ferrule.cli.run.run import stopping, unmet
+from ferrule.cli.terminal_agent import seat
+from ferrule.core.errors import FerruleError, RunCancelled
+from ferrule.runtime.assemble import call_of, model_of, person
+from ferrule.storage import paths
+
+from .history import told
+from .hot_reload import Fresh
+from .slash_commands import COMMANDS, Chat, nearest
+
+_LEAVES = ("/exit", "/quit")
+RECALLED = 24
+"""Lines of the conversation so far that `--resume` shows."""
+
+
+async def converse(options: dict[str, Any]) -> int:
+    """Talk until the person leaves; the exit code."""
+    resumed = options.get("resume_id")
+    if resumed and not options.get("model"):
+        options["model"] = model_of(resumed)
+    lines = _lines()
+    assembly = seat(options, interruptible=True)
+    chat = Chat(assembly, assembly.open(resumed))
+    approver = TerminalApprover(assembly.terminal, lambda text: _answer(chat, text), user=person())
+    assembly.agent.approver = approver
+    chat.session.ask_with(approver)
+    watch(chat, reasoning=bool(options.get("reasoning")))
+    _greet(chat)
+    fresh = Fresh(chat, options, lambda text: _answer(chat, text))
+    task = asyncio.ensure_future(_talk(chat, lines, fresh, resumed=bool(resumed)))
+    fine = False
+    with stopping(task, interrupts=False) as stopped:
+        try:
+            await task
+            fine = True
+        except asyncio.CancelledError:
+            return stopped[-1] if stopped else 130
+        finally:
+            await assembly.close(chat.session, strict=fine)
+    assembly.terminal.talk(f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim")
+    return 0
+
+
+async def _talk(chat: Chat, lines: PromptSession[str], fresh: Fresh, *, resumed: bool) -> None:
+    if resumed:
+        await _go_on(chat)
+    while True:
+        try:
+            line = (await lines.prompt_async(FormattedText([("bold", "› ")]))).strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if line and not await _one(chat, line, fresh):
+            return
+
+
+def _lines() -> PromptSession[str]:
+    folder = paths.private_folder(paths.state())
+    history = folder / "chat-history"
+    history.touch(mode=0o600)
+    words = WordCompleter([f"/{name}" for name in COMMANDS], sentence=True)
+    return PromptSession(
+        history=FileHistory(str(history)),
+        completer=words,
+        complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,
+    )
+
+
+async def _answer(chat: Chat, text: str) -> str:
+    """A line that answers a question. Nothing typed before the question stood is taken.
+
+    Ctrl-C here is a no, and stops the turn: the question is withdrawn with it.
+    """
+    # A prompt of its own: answers do not belong into the history of messages.
+    asking: PromptSession[str] = PromptSession()
+    clear_typeahead(asking.input)
+    forget_typed()
+    try:
+        # prompt-toolkit would take our handler of Ctrl-C away when it is done with its own.
+        return await asking.prompt_async(FormattedText([("bold fg:ansiyellow", text)]), handle_sigint=False)
+    except KeyboardInterrupt:
+        if chat.stop_turn is None:
+            raise EOFError from None
+    chat.stop_turn()
+    return await asyncio.get_running_loop().create_future()
+
+
+def watch(chat: Chat, *, reasoning: bool = False) -> None:
+    """Draw the session's events from now on."""
+
+    chat.show = Show(
+        chat.assembly.terminal,
+        lambda call_id: call_of(chat.session, call_id),
+        live=True,
+        reasoning=reasoning,
+    )
+    chat.session.driver.log.observer = chat.show
+
+
+def _greet(chat: Chat) -> None:
+    agent, talk = chat.assembly.agent, chat.assembly.terminal.talk
+    root = agent.workspace.root if agent.workspace else "no folder"
+    talk(f"ferrule · {agent.model} · {root} · mode {agent.gate.mode}", style="bold")
+    talk("/help for commands, Ctrl-D to leave", style="dim")
+
+
+async def _go_on(chat: Chat) -> None:
+    """Show what was said so far, and finish what was left open."""
+    for line in recalled(chat):
+        chat.assembly.terminal.talk(line, style="dim")
+    await _interruptible(chat, chat.session.resume(), turn=True)
+
+
+def recalled(chat: Chat) -> Iterator[str]:
+    """The last lines of the conversation, looking as they did."""
+    lines = told(chat.assembly.agent.journal.records(chat.session.id))
+    left_out = len(lines) - RECALLED
+    if left_out > 0:
+        yield f"… {left_out} earlier lines: ferrule sessions show {chat.session.id[:12]}"
+    yield from lines[-RECALLED:]
+    yield ""
+
+
+async def _one(chat: Chat, line: str, fresh: Fresh) -> bool:
+    """One line of the person; False to leave."""
+    if line.split(" ")[0] not in _LEAVES and not await fresh.look():
+        return True
+    if not line.startswith("/"):
+        await _interruptible(chat, _turn(chat, line), turn=True)
+        return True
+    name, _, rest = line[1:].partition(" ")
+    if name in ("exit", "quit"):
+        return False
+    command = COMMANDS.get(name)
+    if command is None:
+        chat.assembly.terminal.say(f"there is no `/{name}`{nearest(name)} /help lists the commands")
+    else:
+        await _interruptible(chat, command.carry_out(chat, rest.strip()))
+    return True
+
+
+async def _turn(chat: Chat, line: str) -> None:
+    result = await chat.session.run(line)
+    if result.missing:
+        chat.assembly.terminal.say(f"! not done: {unmet(result.missing)} never succeeded", style="yellow")
+
+
+async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False) -> None:
+    """Ctrl-C stops the running call first, the whole turn if none runs or when pressed again before it ended."""
+    task = asyncio.ensure_future(work)
+    stopped_at: int | None = None
+
+    def interrupt() -> None:
+        nonlocal stopped_at
+        if stopped_at != chat.show.answered and chat.session.driver.stop_call():
+            stopped_at = chat.show.answered
+            chat.assembly.terminal.say(" ! stopping the call; Ctrl-C again stops the turn", style="yellow")
+        else:
+            task.cancel()
+
+    chat.stop_turn = task.cancel if turn else None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    say = chat.assembly.terminal.say
+    try:
+        await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        say("! turn stopped", style="yellow")
+    except RunCancelled as error:
+        say(f"! {error.detail}", style="yellow")
+    except FerruleError as error:
+        say(f"error: {error}", style="red")
+    except Exception as error:  # noqa: BLE001  boundary: a defect must not cost the person the conversation
+        say(f"error: a defect in Ferrule: {type(error).__name__}: {error}", style="red")
+    finally:
+        chat.stop_turn = None
+        loop.remove_signal_handler(signal.SIGINT)

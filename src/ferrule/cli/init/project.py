@@ -1,0 +1,200 @@
+"""The files of a new agent project: what `ferrule init` writes, as texts.
+
+They are examples that work: the tools run, the tests pass, the tool file passes its own, the hook is asked. A newcomer changes
+them into theirs; nothing in them is needed by Ferrule.
+"""
+
+from __future__ import annotations
+
+from ferrule.cli.tools.templates import SAMPLE
+
+from .settings_template import template
+
+TOOL = "count_words"
+"""The tool file of a new project."""
+
+TOOLS = '''\
+"""The tools of this project, and an agent that has them and no others.
+
+`ferrule chat` and the other commands load the tools once the folder is trusted (`tools.python` in .ferrule/ferrule.yaml).
+
+    python tools.py "What do three coffees cost?"
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from ferrule import READS, Agent, Context, ErrorType, ToolFailed, Workspace, tool
+
+PRICES = {"coffee": 2.8, "tea": 2.5, "cake": 4.2}
+
+
+@tool(side_effect="none")
+def price(item: Literal["coffee", "tea", "cake"], count: int = 1) -> float:
+    """What something costs, in euro.
+
+    Args:
+        item: What to buy.
+        count: How many of it.
+    """
+    if count < 1:
+        # A model reads this: it says what was wrong and what to do instead.
+        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"count is {count}; it must be 1 or more")
+    return round(PRICES[item] * count, 2)
+
+
+@tool(side_effect="read")
+def longest_line(path: Annotated[str, READS], context: Context) -> str:
+    """The longest line of a text file of this folder.
+
+    Args:
+        path: The file, relative to the folder.
+    """
+    # The workspace of the run keeps the tool within the folder and away from secrets, as it does the tools that ship.
+    lines = context.resource(Workspace).read_text(path).splitlines()
+    return max(lines, key=len, default="")
+
+
+def agent(model: Any = "local:smollm2", **options: Any) -> Agent:
+    """An agent with these tools, working in this folder. `model` is a name, `provider:model`, or a model of its own."""
+    options.setdefault("workspace", Path(__file__).parent)
+    return Agent(model, [price, longest_line], **options)
+
+
+if __name__ == "__main__":
+    print(agent().run_sync(" ".join(sys.argv[1:]) or "What do three coffees cost?").text)
+'''
+
+TESTS = '''\
+"""Tests of the tools: a script plays the model, so they need no model and no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ferrule import RunResult, Scripted
+from ferrule.models.scripted import calls, says
+from tools import agent, price
+
+
+def run(folder: Path, *requests: tuple[str, dict[str, Any]]) -> RunResult:
+    """A run whose model makes these calls, one after another."""
+    model = Scripted([*(calls(one) for one in requests), says("Done.")])
+    # Reading a file asks a person; here a rule answers.
+    return agent(model, workspace=folder, journal=":memory:", allow=["Read(**)"]).run_sync("Go.")
+
+
+def test_a_price_is_per_piece() -> None:
+    assert price("coffee", 3) == 8.4
+
+
+def test_the_model_gets_a_value(tmp_path: Path) -> None:
+    [result] = run(tmp_path, ("price", {"item": "cake", "count": 2})).results
+    assert result.data == 8.4
+
+
+def test_the_model_is_told_what_was_wrong(tmp_path: Path) -> None:
+    wrong = ("price", {"item": "pizza"}), ("price", {"item": "tea", "count": 0})
+    results = run(tmp_path, *wrong).results
+    assert [str(result.error_type) for result in results] == ["validation_failed"] * 2
+    assert "it must be 1 or more" in (results[1].error_message or "")
+
+
+def test_a_tool_reads_within_its_folder_and_no_secrets(tmp_path: Path) -> None:
+    (tmp_path / "menu.txt").write_text("tea\\ncoffee\\n")
+    (tmp_path / ".env").write_text("KEY=1")
+    asked = [("longest_line", {"path": path}) for path in ("menu.txt", ".env", "../other.txt")]
+    found, *refused = run(tmp_path, *asked).results
+    assert found.data == "coffee"
+    assert not any(result.success for result in refused)
+'''
+
+HOOK = """\
+---
+events: [tool.pre]
+when: name == "run_command"
+script: |
+  def handle(event, payload):
+      if "push" in str(payload["arguments"]["command"]):
+          return block("pushing is done by a person")
+      return allow()
+---
+Nobody pushes from here. A hook is asked before each call that `when` lets through, after the rules have said yes.
+"""
+
+IGNORE = """\
+__pycache__/
+.pytest_cache/
+.venv/
+.env
+"""
+
+CONFIGURATION = """\
+[project]
+name = "{name}"
+version = "0"
+requires-python = ">=3.11"
+dependencies = ["ferrule[cli,files,local]"]
+
+[dependency-groups]
+dev = ["pytest"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["."]
+"""
+
+README = """\
+# {title}
+
+An agent project made by `ferrule init`. Change everything.
+
+```
+python -m pytest                    the tests of tools.py: a script plays the model, no network
+ferrule tools test                  the tests that tool files hold, each in an empty folder of its own
+ferrule validate                    all that is wrong with the files in .ferrule/
+ferrule tools list                  what a model can call here: price, longest_line, count_words, and what ships
+ferrule tools call price item=coffee count=3
+ferrule tools call count_words text="to be or not"
+ferrule models pull smollm2         a small model for this machine, once
+ferrule chat                        talk with a model that works in this folder
+python tools.py "What do three coffees cost?"
+```
+
+| file | what it is |
+|---|---|
+| `tools.py` | two tools as typed Python functions, and the agent that has them |
+| `tests/test_tools.py` | their tests |
+| `.ferrule/ferrule.yaml` | every setting, as a comment with its default |
+| `.ferrule/tools/count_words.md` | a tool as a file: parameters, a short script, its own tests |
+| `.ferrule/hooks/keep_main.md` | a hook: no command of the model pushes |
+| `pyproject.toml`, `.gitignore` | for pip, pytest and git |
+
+`tools.python` in the settings names `tools.py`, so its tools are there in `ferrule run`, `ferrule chat`, the console and the
+servers. They run in Ferrule's own process, without a sandbox.
+
+What `ferrule init` wrote is trusted as it stands. Change `tools.py` or a file in `.ferrule/`, and `ferrule trust` shows the
+difference and asks; until then nothing of this folder takes effect. So it is for whoever clones this project: they run none of it
+before they have seen it and said yes.
+
+More tools: `ferrule tools new get_weather city:string 'unit:c|f=c'`, and with `--python` as a function with a test.
+"""
+
+
+def files_of(name: str) -> dict[str, str]:
+    """The files of a project called `name`, by their names below its folder."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name).strip("-")
+    return {
+        "README.md": README.format(title=name),
+        "tools.py": TOOLS,
+        "tests/test_tools.py": TESTS,
+        ".ferrule/ferrule.yaml": template(project=True, chosen={"tools.python": ("tools.py",)}),
+        f".ferrule/tools/{TOOL}.md": SAMPLE,
+        ".ferrule/hooks/keep_main.md": HOOK,
+        "pyproject.toml": CONFIGURATION.format(name=plain.lower() or "agent"),
+        ".gitignore": IGNORE,
+    }

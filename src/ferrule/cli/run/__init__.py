@@ -1,0 +1,4 @@
+"""`ferrule run`: one message worked to its end.
+
+Modules: `command`, `run`.
+"""

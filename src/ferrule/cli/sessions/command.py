@@ -1,0 +1,180 @@
+"""`ferrule sessions`: everything the journal remembers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ferrule.runtime.options import common, yes_to
+
+from .audit import verify
+from .compact import compact, restore
+from .recordings import bundle, import_sessions, replay
+from .rewind import fork, rewind
+
+if TYPE_CHECKING:
+    from ferrule.core.events import Record
+
+
+@click.group()
+def sessions() -> None:
+    """List, show, resume, fork, rewind, compact, replay, export, verify, archive and salvage sessions."""
+
+
+# `verify` is that of `ferrule audit`: one command under two names.
+for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore, verify):
+    sessions.add_command(_command)
+
+
+@sessions.command("list")
+@click.option(
+    "-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first."
+)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def list_sessions(number: int, as_json: bool) -> None:
+    """One line per session: id, when, state, model, first question."""
+    from dataclasses import asdict
+
+    from ferrule.cli.terminal import as_json as encoded
+    from ferrule.cli.terminal import visible
+    from ferrule.runtime.assemble import journal
+
+    with journal() as store:
+        # What was archived is told by a session of its own (`storage.export.archive`), which is none of the person's.
+        rows = [row for row in store.sessions() if not row.session.startswith("archived-")][:number]
+    if as_json:
+        click.echo(encoded([asdict(row) for row in rows], indent=2))
+        return
+    for row in rows:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.last / 1000))
+        question = " ".join(row.question.split())[:60]
+        line = f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  {question}"
+        click.echo(visible(line))
+
+
+@sessions.command()
+@click.argument("session")
+def show(session: str) -> None:
+    """The whole session as text: questions, calls with results, answers."""
+    from ferrule.runtime.assemble import journal
+    from ferrule.storage.export.transcripts import transcript
+
+    with journal() as store:
+        for part in transcript(store.records(store.find(session).session)):
+            click.echo(part, nl=False)
+
+
+@sessions.command()
+@click.argument("session")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["jsonl", "markdown", "spmd"]),
+    default="markdown",
+    show_default=True,
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    help="File to write (default: standard output).",
+)
+@click.option("--redact", is_flag=True, help="Without secrets; as JSON lines it cannot be imported then.")
+def export(session: str, kind: str, output: str | None, redact: bool) -> None:
+    """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
+    from ferrule.runtime.assemble import journal
+    from ferrule.storage.export.jsonl import jsonl
+    from ferrule.storage.export.transcripts import markdown, screenplay
+
+    writer = {"jsonl": jsonl, "markdown": markdown, "spmd": screenplay}[kind]
+    with journal() as store:
+        records = store.records(store.find(session).session)
+        parts = writer(_redacted(records) if redact else records)
+        if output is None:
+            for part in parts:
+                click.echo(part, nl=False)
+            return
+        with click.open_file(output, "w", encoding="utf-8", atomic=True) as file:
+            file.writelines(parts)
+    click.echo(f"wrote {output}", err=True)
+
+
+def _redacted(records: Iterator[Record]) -> Iterator[Record]:
+    import os
+
+    from ferrule.permissions.redaction import Redactor
+    from ferrule.storage.export.redacted import redacted
+    from ferrule.storage.settings.settings import load_settings
+
+    settings = load_settings()
+    redactor = Redactor.of_process(os.environ, settings["redaction.keys"], settings["redaction.patterns"])
+    return redacted(records, redactor)
+
+
+@sessions.command()
+@click.argument("session")
+@click.argument("prompt", nargs=-1)
+@yes_to
+@common
+def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
+    """Finish what a session left open (a crash, a limit), then go on with PROMPT if there is one.
+
+    No finished call runs again. What became of a call that was running when the process died is found out by its tool's
+    probe, else asked of you, else reported to the model as unknown.
+    """
+    import asyncio
+
+    from ferrule.cli.run.run import one_shot
+
+    return asyncio.run(one_shot(" ".join(prompt), options, session_id=session, finish=True))
+
+
+@sessions.command()
+@click.argument("session", nargs=-1)
+@click.option(
+    "--older-than", metavar="TIME", help="All closed sessions that were not used for so long, as in 30d."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The archive (default: a new file beside the journal).",
+)
+@click.option("--dry-run", is_flag=True, help="Only say which sessions it would be.")
+def archive(session: tuple[str, ...], older_than: str | None, output: str | None, dry_run: bool) -> int:
+    """Move sessions into a packed file that still verifies and can be imported again.
+
+    They leave the journal only after the file was written and checked; that they did is recorded there.
+    """
+    from .archive import move
+
+    return move(session, older_than, output, dry_run)
+
+
+@sessions.command()
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def salvage(yes: bool) -> int:
+    """Copy what verifies out of a damaged journal; the damaged file is kept beside the new one."""
+    from ferrule.runtime.assemble import journal_file
+    from ferrule.storage.journal.salvage import salvage as rescue
+
+    path = journal_file().path
+    if path is None or not path.exists():
+        click.echo(f"there is no journal at {path}", err=True)
+        return 1
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        click.echo("nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True)
+        return 7
+    if not yes and not click.confirm(f"salvage {path}?", err=True):
+        click.echo("nothing was done", err=True)
+        return 1
+    saved = rescue(path)
+    for sentence in saved.lost:
+        click.echo(f"lost: {sentence}", err=True)
+    kept = f"{sum(saved.kept.values())} events of {len(saved.kept)} sessions kept"
+    click.echo(f"{kept}; the old file is {saved.aside}")
+    return 0

@@ -1,0 +1,178 @@
+"""`ferrule tools`: what there is, what one looks like, and calling one through the gate. Tool files are in `tool_files`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ferrule.runtime.options import common, yes_to
+
+from .files import check, new, test
+from .openapi_import import import_
+from .promote import promote
+
+if TYPE_CHECKING:
+    from ferrule.cli.terminal_agent import Seated
+    from ferrule.core.calls import Result
+    from ferrule.tools.definition import Tool
+
+
+@click.group()
+def tools() -> None:
+    """List the tools of this folder, show one, call one through the gate; check, test and write tool files."""
+
+
+for _command in (check, test, new, promote, import_):
+    tools.add_command(_command)
+
+
+@tools.command("list")
+@common
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def list_tools(as_json: bool, **options: Any) -> None:
+    """One line per tool: name, side effect, risk, first line of its description."""
+    from ferrule.cli.terminal import visible
+    from ferrule.cli.terminal_agent import seat
+
+    catalog = seat(options).agent.catalog
+    if as_json:
+        rows = [
+            {
+                "name": t.full_name,
+                "side_effect": t.side_effect,
+                "risk": t.risk,
+                "description": t.description,
+                "source": t.source,
+            }
+            for t in catalog
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max((len(tool.full_name) for tool in catalog), default=0)
+    for tool in catalog:
+        first = tool.description.splitlines()[0]
+        click.echo(visible(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}"))
+
+
+@tools.command()
+@click.argument("name")
+@common
+def show(name: str, **options: Any) -> None:
+    """Everything about one tool, with its schema as the model gets it, and whether it can be sent strict."""
+    from ferrule.cli.terminal import as_json, visible
+    from ferrule.cli.terminal_agent import seat
+    from ferrule.models.openai.strict_schema import compile_strict
+
+    tool = found(seat(options).agent.catalog, name)
+    click.echo(f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n")
+    click.echo(visible(tool.description) + "\n")
+    click.echo(as_json(tool.arguments.schema, indent=2))
+    if tool.output is not None:
+        click.echo("\nresult:\n" + as_json(tool.output.schema, indent=2))
+    click.echo(visible("\nstrict: " + "\n".join(compile_strict(tool.schema_json()).lines())))
+
+
+@tools.command()
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--json", "as_json", help="All arguments as one JSON object.")
+@click.option("--envelope", is_flag=True, help="Print the whole result object.")
+@yes_to
+@common
+def call(name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any) -> int:
+    """Call a tool as a model would: same validation, gate, prompt and journal.
+
+    A value is read as JSON if it is JSON (`n=3`, `on=true`, `list=[1,2]`) and the tool does not want text.
+    """
+    import asyncio
+
+    from ferrule.cli.run.run import OUTCOMES
+    from ferrule.cli.terminal_agent import seat
+
+    assembly = seat(options)
+    tool = found(assembly.agent.catalog, name)
+    result = asyncio.run(_called(assembly, tool, parsed(tool.arguments.schema, arguments, as_json)))
+    if result.success or envelope:
+        assembly.terminal.answer(result.text(envelope=envelope))
+    else:
+        assembly.terminal.say(f"{result.error_type}: {result.error_message}")
+    return 0 if result.success else OUTCOMES.get(result.error_type, 1)
+
+
+async def _called(assembly: Seated, tool: Tool, values: dict[str, Any]) -> Result:
+    session = assembly.open(None)
+    # No model is asked: it has nothing to complain about.
+    try:
+        return await session.call(tool.full_name, **values)
+    finally:
+        await session.close()
+        assembly.agent.journal.close()
+
+
+def found(catalog: Any, name: str) -> Any:
+    """The tool, or a usage error with the nearest names."""
+    tool = catalog.get(name)
+    if tool is None:
+        near = ", ".join(catalog.nearest(name)) or "`ferrule tools list` shows them all"
+        raise click.UsageError(f"there is no tool `{name}`; nearest: {near}")
+    return tool
+
+
+def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict[str, Any]:
+    """Arguments from the command line, by the schema's own types."""
+    values: dict[str, Any] = {}
+    if as_json:
+        try:
+            loaded = json.loads(as_json)
+        except ValueError as error:
+            raise click.UsageError(f"--json: {error}") from error
+        if not isinstance(loaded, dict):
+            raise click.UsageError("--json must be an object")
+        values.update(loaded)  # pyright: ignore[reportUnknownArgumentType]
+    for item in arguments:
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise click.UsageError(f"{item!r}: write KEY=VALUE")
+        values[key] = value_of(schema.get("properties", {}).get(key, {}), text)
+    return values
+
+
+def value_of(schema: Any, text: str) -> Any:
+    """Text stays text where the schema says so; else it is read as JSON, if that is of a type that the schema takes."""
+    types = types_of(schema)
+    if types == {"string"}:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if not types or _type_names(value) & types else text
+
+
+def types_of(schema: Any) -> set[str]:
+    """The JSON types that a schema names at its top and in its alternatives; empty if it names none."""
+    named = schema.get("type", [])
+    types = {named} if isinstance(named, str) else set(named)
+    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        types |= types_of(part)
+    return types
+
+
+def _type_names(value: object) -> set[str]:
+    match value:
+        case None:
+            return {"null"}
+        case bool():
+            return {"boolean"}
+        case int():
+            return {"integer", "number"}
+        case float():
+            return {"number"}
+        case str():
+            return {"string"}
+        case list():
+            return {"array"}
+        case _:
+            return {"object"}

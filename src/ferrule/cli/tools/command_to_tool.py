@@ -1,0 +1,342 @@
+"""From a command that was seen in a session to the text of a tool file: which words vary, and what the file says.
+
+A command is a program and its words. Words become parameters where a person says so (`name=word`), else where they look like what
+varies: paths, numbers, text with blanks. The file calls the program with the words in the same places, refuses a value that would
+be read as an option, and has a test that holds it to the very command that was seen, with the output that was seen.
+
+What looks like a secret (`guards`, or the value of an option or a variable of such a name) is never written: in the command it is
+refused, in the output it is left out. Not protected: a secret that nothing here knows. The person sees the file before it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.identity import Identity
+from ferrule.engine.hooks.events import Action, Occasion, ToolPre
+from ferrule.extensions.hooks.guards import no_secrets_in_arguments
+from ferrule.permissions.child_environment import looks_secret
+from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.commands.program_facts import INTERPRETERS, RUNNERS, SHELLS
+
+MOST_OUTPUT = 8_000
+"""Characters of output that the tool gives back."""
+TESTED_OUTPUT = 1_500
+"""Characters of the output that was seen which its test holds."""
+_STATUS = re.compile(r"^\[exit status -?\d+\]$", re.MULTILINE)
+_NUMBER = re.compile(r"-?\d{1,15}")
+_PATH = re.compile(r"(?=.*[/.])[\w@+~.][\w@+~./-]*", re.ASCII)
+_UNQUOTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+_SETTING = re.compile(r"(?P<before>-{1,2}[\w-]+=|[A-Za-z_]\w*=)(?P<value>.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A command that ended well: its words, where it started (relative to the workspace), how long it may take, what it said."""
+
+    words: tuple[str, ...]
+    folder: str
+    timeout_ms: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A part of a word that becomes a parameter: `before` stays, `value` is what was seen."""
+
+    name: str
+    value: str
+    before: str = ""
+
+    @property
+    def number(self) -> bool:
+        """Whether it is a whole number."""
+        return _NUMBER.fullmatch(self.value) is not None
+
+
+Word = str | Varied
+
+
+def seen_of(arguments: Mapping[str, Any], data: Any) -> Seen:
+    """The command of a call of `run_command` and its value. Raises ConfigError for one that cannot become a tool."""
+    output = _output(data)
+    words = _words(
+        arguments.get("command"), shell=bool(arguments.get("shell") or arguments.get("mode") == "shell")
+    )
+    timeout = arguments.get("timeout_ms") or 1000 * (arguments.get("timeout") or 0) or 30_000
+    return Seen(words, str(arguments.get("cwd") or "."), int(timeout), output)
+
+
+def _words(command: Any, *, shell: bool) -> tuple[str, ...]:
+    if isinstance(command, list):
+        return tuple(str(word) for word in cast("list[Any]", command))
+    text = f"{command}"
+    parts = analyse(text).parts
+    words = parts[0].argv if len(parts) == 1 and not parts[0].redirects and not parts[0].assignments else ()
+    if shell or not words or None in words:
+        raise ConfigError(
+            f"`{text[:200]}` is more than a program and its words",
+            hint="write it by hand: `ferrule tools new NAME`",
+        )
+    return tuple(word for word in words if word is not None)
+
+
+def _output(data: Any) -> str:
+    text, status = data, 0
+    if isinstance(data, Mapping):
+        record = cast("Mapping[str, Any]", data)
+        text, status = record.get("stdout") or record.get("output") or "", record.get("exit_code", 0)
+    if not isinstance(text, str) or status or _STATUS.search(text):
+        raise ConfigError(
+            "the command did not end well", hint="promote one that did: a tool is made of what worked"
+        )
+    return text
+
+
+# ---- what varies
+
+
+def varied(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
+    """The words with parameters: those that were `chosen` (name to word), or those that look as if they vary."""
+    return _as_chosen(words, chosen) if chosen else _detected(words)
+
+
+def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
+    for name, value in chosen.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
+            raise ConfigError(
+                f"`{name}` cannot be the name of a parameter", hint="small letters, digits and `_`"
+            )
+        if value == words[0]:
+            raise ConfigError(
+                f"`{value}` is the program: it stays", hint="the tool is named after what it does"
+            )
+        if value.startswith("-"):
+            raise ConfigError(f"`{value}` is an option: it stays", hint="make its value a parameter")
+        if not value or not any(_part(word, value) is not None for word in words[1:]):
+            raise ConfigError(
+                f"`{value}` is no word of the command", hint=f"its words: {' '.join(words[1:])}"
+            )
+    made: list[Word] = [words[0]]
+    for word in words[1:]:
+        found = [
+            Varied(name, value, before)
+            for name, value in chosen.items()
+            if (before := _part(word, value)) is not None
+        ]
+        made.append(found[0] if found else word)
+    return tuple(made)
+
+
+def _part(word: str, value: str) -> str | None:
+    """What stands before `value` in a word that ends with it: nothing, or `--option=`; None if it is another word."""
+    if word == value:
+        return ""
+    found = _SETTING.fullmatch(word)
+    return found["before"] if found is not None and found["value"] == value else None
+
+
+def _detected(words: Sequence[str]) -> tuple[Word, ...]:
+    made: list[Word] = [words[0]]
+    names: dict[str, str] = {}
+    runs_code = _base(words[0]) in SHELLS | INTERPRETERS | RUNNERS
+    for at, word in enumerate(words[1:], 1):
+        before, value = "", word
+        if found := _SETTING.fullmatch(word):
+            before, value = found["before"], found["value"]
+        elif re.fullmatch(r"-\d+", word):
+            before, value = "-", word[1:]
+        kind = "" if runs_code or (not before and word.startswith("-")) else _kind(value)
+        if not kind:
+            made.append(word)
+            continue
+        name = _name(kind, before or (words[at - 1] if at > 1 else ""), value, names)
+        made.append(Varied(name, value, before))
+    return tuple(made)
+
+
+def _kind(value: str) -> str:
+    if _NUMBER.fullmatch(value):
+        return "number"
+    if re.search(r"\s", value):
+        return "text"
+    return "path" if _PATH.fullmatch(value) and value.strip("./") else ""
+
+
+def _name(kind: str, option: str, value: str, names: dict[str, str]) -> str:
+    """The name of the option that the value belongs to, else of its kind; one value has one name."""
+    if value in names:
+        return names[value]
+    named = option.startswith("-") and "=" not in option.rstrip("=")
+    wanted = re.sub(r"\W+", "_", option.strip("-=")).lower() if named else ""
+    wanted = wanted if re.fullmatch(r"[a-z][a-z0-9_]{0,39}", wanted) else kind
+    name, number = wanted, 1
+    while name in names.values():
+        number += 1
+        name = f"{wanted}_{number}"
+    names[value] = name
+    return name
+
+
+# ---- secrets
+
+
+async def secret_in(words: Sequence[Word], output: str) -> tuple[str, bool]:
+    """Why the words that stay cannot be written (empty: they can), and whether the output holds what looks like a secret."""
+    fixed = [word if isinstance(word, str) else f"{word.before}{word.value}" for word in words]
+    why = _named_secret(fixed) or await _refused({"command": fixed})
+    return why, bool(await _refused({"output": output}))
+
+
+async def _refused(values: Mapping[str, Any]) -> str:
+    guard = no_secrets_in_arguments()
+    answer = await guard.run(
+        Occasion(ToolPre("promote", "run_command", values), Identity("local", "promote", "none", "none"))
+    )
+    return answer.reason.partition(";")[0] if isinstance(answer, Action) and answer.verdict == "block" else ""
+
+
+def _named_secret(words: Sequence[str]) -> str:
+    for at, word in enumerate(words):
+        if found := _SETTING.fullmatch(word):
+            option = found["before"].rstrip("=")
+        elif at and words[at - 1].startswith("-") and not word.startswith("-"):
+            option = words[at - 1]
+        else:
+            continue
+        if looks_secret(re.sub(r"\W+", "_", option.strip("-"))):
+            return f"the value of `{option}` looks like a secret"
+    return ""
+
+
+# ---- the file
+
+
+def name_of(words: Sequence[Word]) -> str:
+    """A name made of the program and the first word that is no option: `git_log`."""
+    texts = [word for word in words if isinstance(word, str)]
+    parts = [_base(texts[0]), *[word for word in texts[1:2] if re.fullmatch(r"[A-Za-z][\w-]*", word)]]
+    return re.sub(r"\W+", "_", "_".join(parts)).strip("_").lower()[:60] or "command"
+
+
+def file_of(seen: Seen, words: Sequence[Word], *, with_output: bool) -> str:
+    """The text of the tool file."""
+    parts = list({word.name: word for word in words if isinstance(word, Varied)}.values())
+    bare = [
+        part.name
+        for part in parts
+        if not part.number and any(w == part and not w.before for w in words if isinstance(w, Varied))
+    ]
+    program = str(words[0])
+    arguments = {part.name: int(part.value) if part.number else part.value for part in parts}
+    output = _tested(seen.output) if with_output else "(what it said)"
+    texts = [word if isinstance(word, str) else f"{word.before}<{word.name}>" for word in words]
+    shown = " ".join(" ".join(texts).replace("`", "'").split())
+    lines = [
+        "---",
+        *_parameters(parts),
+        "side_effect: execute",
+        f"timeout_ms: {seen.timeout_ms + 5000}",
+        "script: |",
+    ]
+    lines += [f"  {line}" if line else "" for line in _script(seen, words, bare, program)]
+    lines += ["examples:", f"  - {{ request: {_json(f'Run {shown}')}, arguments: {_json(arguments)} }}"]
+    lines += _tests(program, seen, arguments, bare, output)
+    chosen = f", with {', '.join(f'`{part.name}`' for part in parts)} as given" if parts else ""
+    return "\n".join(
+        [*lines, "---", f"Run `{shown}`{chosen}.", "", "It gives back what the program says.", ""]
+    )
+
+
+def _parameters(parts: Sequence[Varied]) -> list[str]:
+    if not parts:
+        return ["parameters: {}"]
+    made = ["parameters:"]
+    for part in parts:
+        kind = "integer" if part.number else "string"
+        made.append(
+            f"  {part.name}: {{ type: {kind}, required: true, description: {_json(f'For example {part.value}.')} }}"
+        )
+    return made
+
+
+def _script(seen: Seen, words: Sequence[Word], bare: Sequence[str], program: str) -> list[str]:
+    folder = f", {_json(seen.folder)}" if seen.folder != "." else ""
+    guarded = [
+        f"    for word in [{', '.join(f'args[{_json(name)}]' for name in bare)}]:",
+        '        if word.startswith("-"):',
+        '            fail("`" + word + "` would be read as an option")',
+    ]
+    return [
+        "def run(args):",
+        *(guarded if bare else []),
+        f"    words = [{', '.join(map(_spelled, words[1:]))}]",
+        f"    ran = exec.run({_json(program)}, words, {seen.timeout_ms}{folder})",
+        '    if not ran["ok"]:',
+        '        said = ran["stderr"] or ran["stdout"]',
+        f'        fail({_json(program + " ended with status ")} + str(ran["exit_code"]) + ": " + string.truncate(said, 2000))',
+        f'    return string.truncate(ran["stdout"], {MOST_OUTPUT})',
+    ]
+
+
+def _spelled(word: Word) -> str:
+    if isinstance(word, str):
+        return _json(word)
+    value = f"args[{_json(word.name)}]"
+    value = f"str({value})" if word.number else value
+    return f"{_json(word.before)} + {value}" if word.before else value
+
+
+def _tests(
+    program: str, seen: Seen, arguments: Mapping[str, Any], bare: Sequence[str], output: str
+) -> list[str]:
+    answer = {
+        "ok": True,
+        "stdout": output,
+        "stderr": "",
+        "exit_code": 0,
+        "duration_ms": 1,
+        "timed_out": False,
+    }
+    lines = [
+        "tests:",
+        "  - name: runs the command that was seen",
+        f"    arguments: {_json(arguments)}",
+        f"    answers: {{ exec.run: {_json(answer)} }}",
+        f"    asks: {{ exec.run: {_json([program, list(seen.words[1:])])} }}",
+        f"    returns: {_json(output)}",
+    ]
+    if bare:
+        lines += [
+            "  - name: takes no option in place of a value",
+            f"    arguments: {_json({**arguments, bare[0]: '--option'})}",
+            "    fails: would be read as an option",
+        ]
+    return lines
+
+
+def _tested(output: str) -> str:
+    """Whole lines of the output, as many as a test should hold."""
+    if len(output) <= TESTED_OUTPUT:
+        return output
+    return output[:TESTED_OUTPUT].rpartition("\n")[0] or output[:TESTED_OUTPUT]
+
+
+def _json(value: Any) -> str:
+    """As YAML and Starlark both read it: in double quotes, with what neither takes as it stands escaped."""
+    return _UNQUOTABLE.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    # Half a character is none: bytes that were no text.
+    return "\\ufffd" if 0xD800 <= code < 0xE000 else f"\\u{code:04x}"
+
+
+def _base(program: str) -> str:
+    return program.rpartition("/")[2]

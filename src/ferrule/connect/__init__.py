@@ -1,1 +1,0 @@
-"""Tools from elsewhere: servers that other people wrote, reached by a protocol."""

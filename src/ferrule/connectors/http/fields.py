@@ -1,0 +1,160 @@
+"""Keys out of a YAML mapping by their type, with every problem kept until the end. Nothing of it recurses deeper than the file."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from ferrule.core.errors import ConfigError
+from ferrule.storage.settings.yaml_tree import Node
+
+from .templates import Unfit
+
+MOST = 50
+"""Problems of a file that are told."""
+T = TypeVar("T", bound=str)
+
+
+class Problems:
+    """What is wrong with a file, in the order it was found."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+        self._hint = ""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, node: Node, message: str, hint: str = "") -> None:
+        line = f"{node.where}: {message}" if node.line else f"{node.file}: {message}"
+        if line not in self._found:
+            self._found.append(line)
+            self._hint = hint
+
+    @contextmanager
+    def at(self, node: Node) -> Generator[None]:
+        """What is raised within is a problem at this place."""
+        try:
+            yield
+        except ConfigError as error:
+            self.add(node, error.detail.replace("\n", "; "), error.hint)
+        except (Unfit, ValueError) as error:
+            self.add(node, str(error))
+
+    def raise_all(self) -> None:
+        """Raises ConfigError, a line for each, if there are any."""
+        if not self._found:
+            return
+        more = len(self._found) - MOST
+        lines = [*self._found[:MOST], *([f"and {more} more"] if more > 0 else [])]
+        raise ConfigError("\n".join(lines), code="http_manifest", hint=self._hint if len(lines) == 1 else "")
+
+
+class Fields:
+    """A mapping whose keys are known. What has the wrong type is a problem and counts as not given."""
+
+    def __init__(self, node: Node, known: Sequence[str], what: str, problems: Problems) -> None:
+        self.node = node
+        self._pairs = node.pairs or {}
+        self._problems = problems
+        if node.pairs is None:
+            problems.add(node, f"{what} must hold `key: value` pairs")
+        for name, (key, _) in self._pairs.items():
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+                problems.add(key, f"`{name}` is no key of {what}; {hint}")
+
+    def given(self, name: str) -> bool:
+        return name in self._pairs and self._pairs[name][1].value is not None
+
+    def get(self, name: str) -> Node:
+        """The value of a key that is given; the mapping itself for one that is not."""
+        return self._pairs[name][1] if name in self._pairs else self.node
+
+    def text(self, name: str, *, needed: bool = False) -> str:
+        node = self.get(name)
+        if not self.given(name):
+            if needed and self.node.pairs is not None:
+                self._problems.add(self.node, f"`{name}` is missing")
+            return ""
+        if isinstance(node.value, str) and node.value.strip():
+            return node.value
+        self._problems.add(node, f"`{name}` must be text")
+        return ""
+
+    def flag(self, name: str, default: bool) -> bool:
+        node = self.get(name)
+        if not self.given(name):
+            return default
+        if not isinstance(node.value, bool):
+            self._problems.add(node, f"`{name}` must be true or false")
+            return default
+        return node.value
+
+    def whole(self, name: str, default: int, least: int, most: int) -> int:
+        value = self.get(name).value
+        if not self.given(name):
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self._problems.add(self.get(name), f"`{name}` must be a whole number from {least} to {most}")
+            return default
+        return value
+
+    def choice(self, name: str, choices: Sequence[T], default: T) -> T:
+        found = self.text(name)
+        for one in choices:
+            if found == one:
+                return one
+        if found:
+            self._problems.add(self.get(name), f"`{name}` is `{found}`; use one of {', '.join(choices)}")
+        return default
+
+    def items(self, name: str) -> list[Node]:
+        if not self.given(name):
+            return []
+        found = self.get(name).items
+        if found is None:
+            self._problems.add(self.get(name), f"`{name}` must be a list")
+        return found or []
+
+    def texts(self, name: str) -> list[Node]:
+        """The nodes of a list of texts."""
+        good: list[Node] = []
+        for node in self.items(name):
+            if isinstance(node.value, str) and node.value.strip():
+                good.append(node)
+            else:
+                self._problems.add(node, f"`{name}` must be a list of texts")
+        return good
+
+    def mapping(self, name: str) -> list[tuple[str, Node]]:
+        """Keys and values of a mapping."""
+        if not self.given(name):
+            return []
+        pairs = self.get(name).pairs
+        if pairs is None:
+            self._problems.add(self.get(name), f"`{name}` must be a mapping")
+            return []
+        return [(key, value) for key, (_, value) in pairs.items()]
+
+
+def plain(node: Node) -> Any:
+    """A node as plain values, without places."""
+    if (pairs := node.pairs) is not None:
+        return {name: plain(value) for name, (_, value) in pairs.items()}
+    if (items := node.items) is not None:
+        return [plain(item) for item in items]
+    return node.value
+
+
+def tree(value: Any, file: str) -> Node:
+    """Plain values as a node that has no places."""
+    if isinstance(value, dict):
+        pairs = {str(k): (Node(str(k), file, 0, 0), tree(v, file)) for k, v in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return Node(pairs, file, 0, 0)
+    if isinstance(value, (list, tuple)):
+        return Node([tree(one, file) for one in value], file, 0, 0)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return Node(value, file, 0, 0)

@@ -1,0 +1,9 @@
+"""OpenAPI documents (3.0 and 3.1) as manifests: every operation a tool.
+
+Modules: `document`, `importer`, `operations`, `schemas`.
+"""
+
+from .document import Document, parse_document
+from .importer import Choice, import_document
+
+__all__ = ["Choice", "Document", "import_document", "parse_document"]

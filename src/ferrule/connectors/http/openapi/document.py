@@ -1,0 +1,163 @@
+"""An OpenAPI document as it was written, bounded, with its local references followed.
+
+Source: OpenAPI Specification 3.0.4 and 3.1.1. A document may be a stranger's: it is never more than `MAX_BYTES` of JSON (YAML: what
+`storage.settings.yaml_tree` reads), `MAX_DEPTH` levels and `MAX_NODES` values; nothing in it is fetched; a reference that leads out of the document, in a
+circle or to nothing is a problem of the operation that has it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import unquote
+
+from ferrule.connectors.http.fields import plain
+from ferrule.connectors.json_values import list_of, mapping_of, text_of
+from ferrule.core.errors import ConfigError
+from ferrule.storage.settings.yaml_tree import parse_yaml
+
+MAX_BYTES = 16 << 20
+MAX_DEPTH = 64
+MAX_NODES = 1_000_000
+MAX_HOPS = 16
+"""References that lead to references."""
+METHODS = ("get", "put", "post", "delete", "patch")
+"""Of the methods that a path may have, those that tools have."""
+_OTHERS = ("head", "options", "trace")
+
+Object = Mapping[str, Any]
+
+
+class Broken(Exception):
+    """A part of the document cannot be used. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation, with what its path says for all of its operations. `key` is `GET /pets/{id}`."""
+
+    method: str
+    path: str
+    fields: Object
+    shared: Object
+
+    @property
+    def key(self) -> str:
+        return f"{self.method.upper()} {self.path}"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(tag for tag in list_of(self.fields.get("tags")) if isinstance(tag, str))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document. `file` is its name as people see it."""
+
+    file: str
+    root: Object
+
+    @property
+    def title(self) -> str:
+        return text_of(mapping_of(self.root.get("info")).get("title"))
+
+    @property
+    def old(self) -> bool:
+        """Whether it is 3.0, whose schemas are not yet JSON Schema."""
+        return text_of(self.root.get("openapi")).startswith("3.0")
+
+    def operations(self) -> Iterator[Operation]:
+        """All operations, in the document's order. A path that is a broken reference has none."""
+        for path, item in mapping_of(self.root.get("paths")).items():
+            try:
+                shared = self.followed(item)
+            except Broken:
+                continue
+            for method in METHODS:
+                if isinstance(shared.get(method), Mapping):
+                    yield Operation(method, path, mapping_of(shared[method]), shared)
+
+    def skipped(self) -> Iterator[str]:
+        """Operations of other methods."""
+        for path, item in mapping_of(self.root.get("paths")).items():
+            yield from (f"{method.upper()} {path}" for method in _OTHERS if method in mapping_of(item))
+
+    def followed(self, value: Any) -> Object:
+        """An object, or the one that it refers to. Raises Broken."""
+        for _ in range(MAX_HOPS):
+            found = mapping_of(value)
+            reference = found.get("$ref")
+            if not isinstance(reference, str):
+                return found
+            value = self.target(reference)
+        raise Broken("its references lead in a circle")
+
+    def target(self, reference: str) -> Any:
+        """What a local pointer names (RFC 6901). Raises Broken."""
+        if not reference.startswith("#/"):
+            raise Broken(f"it refers to `{reference[:100]}`, and only `#/…` is followed: nothing is fetched")
+        node: Any = self.root
+        for part in reference[2:].split("/"):
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(node, Mapping) and key in node:
+                node = cast("Object", node)[key]
+            elif (
+                isinstance(node, list)
+                and key.isascii()
+                and key.isdigit()
+                and int(key[:6]) < len(cast("list[Any]", node))
+            ):
+                node = cast("list[Any]", node)[int(key[:6])]
+            else:
+                raise Broken(f"it refers to `{reference[:100]}`, which is not there")
+        return node
+
+
+def parse_document(data: bytes, file: str) -> Document:
+    """Raises ConfigError for what is no OpenAPI document of version 3, or out of bounds."""
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
+    root = (
+        _json(data, file)
+        if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+        else plain(parse_yaml(data, file))
+    )
+    if not isinstance(root, dict):
+        raise ConfigError(f"{file}: it is no OpenAPI document: a mapping is expected")
+    _check_size(root, file)
+    found = cast("dict[str, Any]", root)
+    version = found.get("openapi")
+    if not isinstance(version, str) or not version.startswith(("3.0", "3.1")):
+        told = (
+            f"`openapi: {version}`"
+            if "openapi" in found
+            else "Swagger 2"
+            if "swagger" in found
+            else "no `openapi`"
+        )
+        raise ConfigError(
+            f"{file}: found {told}", hint="OpenAPI 3.0 and 3.1 can be read; converters for older ones exist"
+        )
+    if not isinstance(found.get("paths"), Mapping):
+        raise ConfigError(f"{file}: there are no `paths`")
+    return Document(file, found)
+
+
+def _json(data: bytes, file: str) -> Any:
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: it is no JSON: {str(error)[:200]}") from error
+
+
+def _check_size(root: Any, file: str) -> None:
+    """Counted in layers, without recursion."""
+    layer, depth, count = [root], 0, 0
+    while layer:
+        count += len(layer)
+        depth += 1
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            raise ConfigError(f"{file}: more than {MAX_DEPTH} levels or {MAX_NODES} values")
+        layer = [inner for one in layer for inner in (*mapping_of(one).values(), *list_of(one))]

@@ -1,0 +1,126 @@
+"""Arguments that become parameters of a request: query, header, cookie and path, in the styles of OpenAPI. No I/O.
+
+Source: OpenAPI 3.1, "Style Values" and "Style Examples" (`form`, `spaceDelimited`, `pipeDelimited`, `deepObject`, `simple`, `label`,
+`matrix`); `json` is a parameter whose content is `application/json`. Values are percent-encoded where the place asks for it, separators
+of a style are not. Lists and objects in lists and objects have no style: they are refused, except in `json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from ferrule.core.calls import compact
+
+from .templates import Unfit, scalar
+from .url_templates import encoded, within_segment
+
+Place = Literal["path", "query", "header", "cookie"]
+PLACES: tuple[Place, ...] = ("path", "query", "header", "cookie")
+STYLES: dict[Place, tuple[str, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject", "json"),
+    "header": ("simple", "json"),
+    "cookie": ("form", "json"),
+}
+"""What there is for each place; the first is used where nothing is said."""
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+_COOKIE_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: `name` is the server's, `source` the argument's. `explode` None is the style's own choice."""
+
+    name: str
+    place: Place
+    source: str
+    style: str = ""
+    explode: bool | None = None
+
+    @property
+    def used_style(self) -> str:
+        return self.style or STYLES[self.place][0]
+
+    @property
+    def exploded(self) -> bool:
+        """Whether items stand apart: by default only in `form`, and `deepObject` knows no other way."""
+        chosen = self.used_style == "form" if self.explode is None else self.explode
+        return chosen or self.used_style == "deepObject"
+
+    def query(self, value: Any) -> list[str]:
+        """`name=value` pairs, encoded. Raises Unfit."""
+        return [f"{encoded(name)}={text}" for name, text in self._pairs(value, encoded)]
+
+    def cookies(self, value: Any) -> list[Pair]:
+        """Name and encoded value of cookies. Raises Unfit."""
+        pairs = self._pairs(value, encoded)
+        for name, _ in pairs:
+            if not _COOKIE_NAME.fullmatch(name):
+                raise Unfit(f"`{name[:40]}` cannot be the name of a cookie")
+        return pairs
+
+    def header(self, value: Any) -> str:
+        """The value of a header. Raises Unfit."""
+        if self.used_style == "json":
+            return header_value(json.dumps(value), self.name)
+        return header_value(self._simple(value, str, ",", "="), self.name)
+
+    def segment(self, value: Any) -> str:
+        """The text of a path segment, encoded. Raises Unfit."""
+        style = self.used_style
+        if style == "simple":
+            return self._simple(value, within_segment, ",", "=")
+        if style == "label":
+            return "." + self._simple(value, within_segment, "." if self.exploded else ",", "=")
+        name = encoded(self.name)
+        if self.exploded and isinstance(value, (list, Mapping)):
+            pairs = self._items(value, within_segment)
+            return "".join(f";{key or name}={text}" for key, text in pairs)
+        return f";{name}={self._simple(value, within_segment, ',', ',')}"
+
+    def _pairs(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
+        """As `form` and its kin write it: one pair, or several."""
+        style = self.used_style
+        if style == "json":
+            return [(self.name, escape(compact(value)))]
+        if not isinstance(value, (list, Mapping)):
+            return [(self.name, escape(scalar(value, self.source)))]
+        items = self._items(cast("Any", value), escape)
+        if style == "deepObject":
+            if not isinstance(value, Mapping):
+                raise Unfit(f"`{self.source}` must be an object")
+            return [(f"{self.name}[{key}]", text) for key, text in items]
+        if self.exploded:
+            return [(key or self.name, text) for key, text in items]
+        between = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(style, ",")
+        texts = [part for key, text in items for part in ((escape(key), text) if key else (text,))]
+        return [(self.name, between.join(texts))] if texts else []
+
+    def _simple(self, value: Any, escape: Callable[[str], str], between: str, binds: str) -> str:
+        if not isinstance(value, (list, Mapping)):
+            return escape(scalar(value, self.source))
+        items = self._items(cast("Any", value), escape)
+        sign = binds if self.exploded else ","
+        return between.join(f"{escape(key)}{sign}{text}" if key else text for key, text in items)
+
+    def _items(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
+        """Names (empty for items of a list) and escaped texts of a list or an object of scalars."""
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[str, Any]", value).items()
+            return [
+                (key, escape(scalar(one, f"{self.source}.{key}"))) for key, one in pairs if one is not None
+            ]
+        return [("", escape(scalar(one, self.source))) for one in cast("list[Any]", value)]
+
+
+def header_value(text: str, name: str) -> str:
+    """A value that a header can have. Raises Unfit: a line break in it would be a header of its own."""
+    if not _HEADER_VALUE.fullmatch(text):
+        raise Unfit(f"the value for the header `{name}` holds line breaks or characters beyond ASCII")
+    return text.strip(" ")

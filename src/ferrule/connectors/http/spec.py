@@ -1,0 +1,75 @@
+"""What a manifest says, read and checked: endpoints of tools, and the file around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ferrule.tools.definition import Loading, Risk, SideEffect
+from ferrule.tools.reliability import Reliability
+
+from .auth import Auth
+from .bodies import Body
+from .hosts import Reachable
+from .parameters import Parameter
+from .templates import Template
+from .url_templates import Address
+
+Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
+METHODS: tuple[Method, ...] = ("GET", "POST", "PUT", "DELETE", "PATCH")
+Origin = Literal["person", "repository"]
+
+TIMEOUT = 30.0
+"""Seconds that one attempt may take where nobody says otherwise."""
+MAX_BYTES = 8 << 20
+"""Bytes of an answer, unpacked, where a tool says nothing."""
+MOST_BYTES = 64 << 20
+"""What a tool may say at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One request as a template. `auth` are entries of the file, `max_bytes` bounds the answer."""
+
+    method: Method
+    address: Address
+    parameters: tuple[Parameter, ...] = ()
+    headers: tuple[tuple[str, Template], ...] = ()
+    body: Body | None = None
+    auth: tuple[Auth, ...] = ()
+    idempotency_key: bool = False
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTool:
+    """A tool of a manifest. `schema` and `output` are JSON Schema; `where` is its place in the file."""
+
+    name: str
+    description: str
+    endpoint: Endpoint
+    schema: Mapping[str, Any]
+    output: Mapping[str, Any] | None = None
+    side_effect: SideEffect = SideEffect.EXTERNAL
+    risk: Risk = Risk.MEDIUM
+    idempotent: bool = False
+    reliability: Reliability = Reliability(timeout=TIMEOUT)
+    loading: Loading = Loading.ALWAYS
+    scopes: frozenset[str] = frozenset()
+    tags: tuple[str, ...] = ()
+    cost: str = ""
+    latency: str = ""
+    examples: tuple[Mapping[str, Any], ...] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A file's tools, and what they share."""
+
+    file: str
+    tools: tuple[HttpTool, ...] = ()
+    namespace: str = ""
+    reachable: Reachable = field(default_factory=Reachable)
+    origin: Origin = "person"

@@ -1,0 +1,28 @@
+"""Servers of the Model Context Protocol: their tools in a run, in both versions of it, over standard streams and HTTP.
+
+Modules: `approvals`, `configuration`, `connect`, `connection`, `definitions`, `elicitation`,
+`http`, `multi_round_requests`, `oauth`, `results`, `server`, `spec`, `stdio`, `streams`,
+`tools`.
+"""
+
+from .approvals import Approval, Approvals
+from .configuration import load_servers
+from .connect import Servers, connect
+from .elicitation import Form, Forms
+from .server import Status
+from .spec import McpServer, OAuth
+from .stdio import Ground
+
+__all__ = [
+    "Approval",
+    "Approvals",
+    "Form",
+    "Forms",
+    "Ground",
+    "McpServer",
+    "OAuth",
+    "Servers",
+    "Status",
+    "connect",
+    "load_servers",
+]

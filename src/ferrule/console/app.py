@@ -1,0 +1,88 @@
+"""The application of the console: its pages, its files, and what errors look like.
+
+Who may come in, from where and with which headers an answer leaves is the door's (`runtime.http.http_security`), which stands before it. Nothing here
+answers without the visitor that the door puts on a request.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ferrule.core.errors import FerruleError, SessionNotFound
+from ferrule.runtime.http.http_security import Application
+
+from . import stream
+from .html import environment
+from .pages import artifacts, audit, costs, events, playground, policy, run, runs, servers, tools
+from .state import Console
+
+HERE = Path(__file__).parent
+PARTS = (runs, run, playground, tools, events, artifacts, policy, servers, audit, costs, stream)
+"""What answers: each has `routes(console)`."""
+
+
+def make_app(console: Console) -> Application:
+    """The pages of `console`. Put a door before it."""
+    routes: list[BaseRoute] = [
+        Route("/", _home),
+        Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
+    ]
+    for part in PARTS:
+        routes += part.routes(console)
+    handlers: dict[Any, Any] = {
+        FerruleError: _failures(console),
+        HTTPException: _refusals(console),
+        Exception: _failures(console),
+    }
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def login_page(note: str, to: str) -> str:
+    """The form that signs in (`runtime.http.sign_in`), with a word to whoever sees it and where it leads."""
+    return environment().get_template("login.html").render(note=note, next=to)
+
+
+def _home(request: Request) -> Response:
+    return RedirectResponse("/runs", status_code=303)
+
+
+def _failures(console: Console) -> Any:
+    async def failed(request: Request, error: Exception) -> Response:
+        if isinstance(error, FerruleError):
+            status = 404 if isinstance(error, SessionNotFound) else 422
+            return told(console, request, status, error.detail, error.hint)
+        return told(console, request, 500, "something went wrong in the server; its terminal says what", "")
+
+    return failed
+
+
+def _refusals(console: Console) -> Any:
+    async def refused(request: Request, error: HTTPException) -> Response:
+        said = "there is no such page" if error.status_code == 404 else error.detail
+        return told(console, request, error.status_code, said, "", headers=error.headers)
+
+    return refused
+
+
+def told(
+    console: Console, request: Request, status: int, text: str, hint: str, headers: Any = None
+) -> Response:
+    """An error as a page; where a part of a page was asked for, as a message that goes to where messages stand."""
+    if getattr(request.state, "visitor", None) is None:
+        # A path that is open to all: there is nobody to make a page for.
+        return PlainTextResponse(text, status, headers)
+    part = request.headers.get("hx-request") == "true"
+    name = "message.html" if part else "error.html"
+    answer = console.page(request, name, status=status, text=text, hint=hint, good=False)
+    answer.headers.update(headers or {})
+    if part:
+        answer.headers.update({"hx-retarget": "#messages", "hx-reswap": "innerHTML"})
+    return answer

@@ -1,0 +1,138 @@
+"""Entries of a session's page: words, calls, notes, ends of runs, each with the place of what changed it last (`timeline`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from ferrule.core import events
+from ferrule.core.calls import Call, Result
+from ferrule.engine.event_bus.events import Place
+
+State = Literal["evaluating", "asks", "running", "done", "failed", "refused", "cancelled", "unknown"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """Something on the page. `number` counts from 0 in the session; `changed` is the place of what changed it last; `time` is ms since 1970."""
+
+    number: int
+    changed: Place
+    time: int
+    run: str
+    kind: ClassVar[str] = ""
+
+
+@dataclass(slots=True)
+class Message(Entry):
+    """Words. `by` is `person`, `model` or, for data that came in by itself, `context`; `source` says more where there is more to say."""
+
+    by: str
+    text: str
+    source: str = ""
+    reasoning: str = ""
+    usage: events.Usage | None = None
+    stop: str = "end"
+    kind: ClassVar[str] = "message"
+
+
+@dataclass(slots=True)
+class Card(Entry):
+    """A call and all that is known of it. Times are ms since 1970, 0 where it did not come to that.
+
+    `decided` and `by` say what let it pass or stopped it, and who; `answer` is a person's.
+    """
+
+    call: Call
+    direct: str = ""
+    evaluated: events.CallEvaluated | None = None
+    answer: events.PersonAnswered | None = None
+    consents: list[events.ConsentAnswered] = field(default_factory=list[events.ConsentAnswered])
+    hooks: list[events.CallHooked] = field(default_factory=list[events.CallHooked])
+    confined: list[events.CallConfined] = field(default_factory=list[events.CallConfined])
+    progress: list[str] = field(default_factory=list[str])
+    delegated: events.DelegationStarted | None = None
+    asked: int = 0
+    answered: int = 0
+    started: int = 0
+    ended: int = 0
+    result: Result | None = None
+    settled: str = ""
+    kind: ClassVar[str] = "card"
+
+    @property
+    def state(self) -> State:
+        """Where the call is. `unknown`: it had started when its process ended."""
+        if self.result is not None:
+            if self.result.success:
+                return "done"
+            return _FAILED.get(str(self.result.error_type), "failed")
+        if self.settled:
+            return "refused" if self.settled == "denied" else "unknown" if self.started else "cancelled"
+        if self.evaluated is None:
+            return "evaluating"
+        return "asks" if self.evaluated.verdict == "ask" and self.answer is None else "running"
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran; None while it goes on, and where it did not run."""
+        if self.started and self.ended:
+            return (self.ended - self.started) / 1000
+        # Calls that only read are not announced: what is known is the time inside the tool.
+        ran = self.result is not None and (self.result.success or self.result.duration_ms)
+        return self.result.duration_ms / 1000 if self.result is not None and ran else None
+
+    @property
+    def decided(self) -> str:
+        """What was decided, in a word: allowed, denied, refused, or nothing yet."""
+        if self.answer is not None:
+            return {"deny": "denied", "once": "allowed once", "session": "allowed for this session"}.get(
+                self.answer.choice, "allowed from now on"
+            )
+        if self.evaluated is None:
+            return ""
+        return {"allow": "allowed", "refuse": "refused", "ask": "asks"}[self.evaluated.verdict]
+
+    @property
+    def by(self) -> str:
+        """Who decided: a person, a rule with its layer, the gate itself."""
+        if self.answer is not None:
+            return self.answer.by or "a person"
+        evaluated = self.evaluated
+        if evaluated is None or evaluated.verdict == "ask":
+            return ""
+        rule = f"rule {evaluated.rule}" if evaluated.rule else ""
+        layer = f"({evaluated.layer})" if evaluated.layer and evaluated.layer != "builtin" else ""
+        return " ".join(filter(None, (rule, layer))) or f"the gate, mode {evaluated.mode or 'default'}"
+
+
+_FAILED: dict[str, State] = {"permission_denied": "refused", "cancelled": "cancelled"}
+
+
+@dataclass(slots=True)
+class Note(Entry):
+    """Something a person should know. `topic` is a word or two."""
+
+    topic: str
+    text: str
+    kind: ClassVar[str] = "note"
+
+
+@dataclass(slots=True)
+class End(Entry):
+    """A run is over, `seconds` after its message."""
+
+    finished: events.RunFinished
+    answers: int
+    calls: int
+    seconds: float
+    kind: ClassVar[str] = "end"
+
+
+@dataclass(slots=True)
+class Partial:
+    """The answer that is arriving. `place` is that of the last piece in it."""
+
+    text: str = ""
+    reasoning: str = ""
+    place: Place = Place()

@@ -1,0 +1,93 @@
+"""HTML of the console: templates that escape whatever they are given, and how values are written in them.
+
+Texts of models, tools and strangers are data. They reach a page only as text nodes and attribute values that are escaped; nothing turns
+them into markup, and addresses in them are not made into links. A template that names a value which is not there raises.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ferrule.core import invisible_characters
+
+from .call_cards import PREVIEW, brief, cut, lines, pretty, value
+
+
+@cache
+def environment() -> Environment:
+    """The templates of this package; compiled once, safe to share."""
+    made = Environment(
+        loader=PackageLoader("ferrule.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = cast("dict[str, Any]", made.filters)
+    filters |= {
+        "moment": moment, "duration": duration, "size": size, "count": count, "pretty": pretty,
+        "visible": visible, "exact": exact, "plural": plural, "brief": brief, "cut": cut, "lines": lines, "value": value,
+    }  # fmt: skip
+    cast("dict[str, Any]", made.globals)["PREVIEW"] = PREVIEW
+    return made
+
+
+def moment(milliseconds: int) -> Markup:
+    """A time (ms since 1970) as `<time>`: in UTC here, in the reader's own time once a browser has it."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    shown = at.strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{}" data-moment>{} UTC</time>').format(
+        at.isoformat(timespec="milliseconds"), shown
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 3 min`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def size(octets: int) -> str:
+    """Bytes for people, by 1024."""
+    amount = float(octets)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def count(number: int) -> str:
+    """With thin spaces between thousands, so that no language misreads it."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def plural(number: int, word: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{count(number)} {word}" if number == 1 else f"{count(number)} {word}s"
+
+
+def visible(text: str) -> Markup:
+    """Text with what a person would not see (`core.invisible_characters`) spelled out and marked."""
+    return Markup(invisible_characters.visible(str(escape(text)), spell=_marked))
+
+
+def exact(text: str) -> Markup:
+    """The same for what a person is asked to approve."""
+    return Markup(invisible_characters.exact(str(escape(text)), spell=_marked))
+
+
+def _marked(character: str) -> str:
+    return f'<span class="unseen">{invisible_characters.spelling(character)}</span>'

@@ -1,0 +1,119 @@
+"""Costs: tokens and money by day, model and session, as the journal holds them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import partial
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ferrule.console.charts import Series, columns, days_up_to
+from ferrule.console.html import count
+from ferrule.console.state import Console
+from ferrule.console.statistics import ask, owner_of
+from ferrule.storage.statistics.spending import NANO, Slot, Spent, totals
+from ferrule.storage.statistics.tools import day_of
+
+WINDOWS = (7, 30, 90)
+"""Days that the page may look back."""
+MODELS = 5
+"""Models with a colour of their own, the most expensive ones."""
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    """`/costs`."""
+    return [Route("/costs", partial(page, console))]
+
+
+async def page(console: Console, request: Request) -> Response:
+    """What was spent in the days of the window."""
+    viewer, window = console.viewer(request), _window(request)
+    owner = owner_of(viewer)
+    (slots, sessions, problem), reading = await ask(
+        console,
+        lambda numbers: (
+            numbers.spending.slots(owner), numbers.spending.sessions(owner), numbers.spending.problem,
+        ),
+    )  # fmt: skip
+    days = days_up_to(day_of(int(time.time() * 1000)), window)
+    within = {slot: spent for slot, spent in slots.items() if slot.day >= days[0]}
+    total = Spent()
+    for spent in within.values():
+        total.add(spent)
+    return console.page(
+        request, "costs.html",
+        window=window, windows=WINDOWS, reading=reading, total=total, problem=problem, sessions=sessions,
+        models=_dearest(within), tokens=tokens_picture(within, days), money=money_picture(within, days),
+        dollars=dollars, amount=amount,
+    )  # fmt: skip
+
+
+def _window(request: Request) -> int:
+    given = request.query_params.get("days", "")
+    return int(given) if given in map(str, WINDOWS) else 30
+
+
+def _dearest(slots: Mapping[Slot, Spent]) -> dict[str, Spent]:
+    """The sums of the models, the most expensive first, and of those without a price the one with the most tokens."""
+    sums = totals(slots, "model")
+    return dict(sorted(sums.items(), key=lambda one: (one[1].usage.cost, one[1].usage.input), reverse=True))
+
+
+def dollars(spent: Spent) -> str:
+    """Money for people; what part of it has no price is said."""
+    known = spent.dollars
+    if known is None:
+        return "no price known" if spent.answers else "–"
+    return f"{'at least ' if spent.unpriced else ''}{amount(float(known))}"
+
+
+def amount(value: float) -> str:
+    """US dollars: two digits behind the point, more for small sums."""
+    if value and value < 0.01:
+        return f"${Decimal(str(value)):.4f}"
+    return f"${value:,.2f}"
+
+
+def tokens_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
+    """Tokens by day: what was read anew, what came from the provider's cache, what was written."""
+    sums = totals(slots, "day")
+    usages = [sums[day].usage if day in sums else Spent().usage for day in days]
+    series = [
+        Series("input", "pic-1", [max(0, one.input - one.cached) for one in usages]),
+        Series("input from the cache", "pic-3", [min(one.cached, one.input) for one in usages]),
+        Series("output", "pic-2", [one.output for one in usages]),
+    ]
+    return columns("Tokens by day", days, series, short)
+
+
+def money_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
+    """Money by day, a colour for each of the most expensive models; nothing where nothing has a price."""
+    priced = [name for name, spent in _dearest(slots).items() if spent.usage.cost]
+    if not priced:
+        return Markup("")
+
+    def row(names: list[str]) -> list[float]:
+        return [
+            sum(slots[Slot(day, name)].usage.cost for name in names if Slot(day, name) in slots) / NANO
+            for day in days
+        ]
+
+    groups = [[name] for name in priced[:MODELS]] + ([priced[MODELS:]] if priced[MODELS:] else [])
+    series = [
+        Series(names[0] if len(names) == 1 else f"{len(names)} more", f"pic-{at}", row(names))
+        for at, names in enumerate(groups, 1)
+    ]
+    return columns("Money by day (US dollars)", days, series, amount)
+
+
+def short(value: float) -> str:
+    """A number of tokens for people: `950`, `12.5k`, `3.2M`."""
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.1f}".removesuffix(".0") + unit
+    return count(round(value))

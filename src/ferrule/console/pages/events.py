@@ -1,0 +1,71 @@
+"""Events: what happens, while it happens, and what the journal holds of a session. Whatever is shown has no secrets in it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ferrule.console.state import Console
+from ferrule.engine.event_bus.events import KINDS
+from ferrule.engine.event_bus.past_events import MOST, PastPage, past_events
+from ferrule.engine.event_bus.scope import OwnSession
+from ferrule.engine.threads import run_blocking
+
+GROUPS = {
+    "sessions and runs": ("session.*", "run.*", "context.*", "notice*", "cancelled", "limit.*"),
+    "models": ("model.*",),
+    "calls": ("call.*",),
+    "questions and answers": ("approval.*", "person.*", "consent.*"),
+    "delegation and tool search": ("delegation.*", "tool_search.*"),
+    "words as they arrive": ("piece.*",),
+}
+"""What may be chosen, and the kinds that it means. `piece.*` is live only: no journal holds it."""
+LATEST = 20
+"""Sessions offered for a choice."""
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    """`/events`."""
+    return [Route("/events", partial(page, console))]
+
+
+async def page(console: Console, request: Request) -> Response:
+    """Live events, and of one session those of the journal, from a cursor on."""
+    viewer, given = console.viewer(request), request.query_params
+    chosen = [name for name in given.getlist("group") if name in GROUPS]
+    kinds = _kinds(chosen)
+    name, after = given.get("session", "").strip(), _cursor(given.get("after", ""))
+    info = await run_blocking(lambda: console.session(viewer, name)) if name else None
+    past = PastPage()
+    if info is not None:
+        own = OwnSession(info.tenant, info.user, info.session)
+        past = await run_blocking(
+            lambda: past_events(console.journal, own, console.bus.redactor, kinds=kinds or None, after=after)
+        )
+    latest = await run_blocking(lambda: console.sessions(viewer, limit=LATEST))
+    return console.page(
+        request, "events.html",
+        info=info, past=past, after=after, most=MOST, groups=list(GROUPS), chosen=chosen, latest=latest,
+        kinds=",".join(kinds or _without_pieces()), known=",".join(sorted(KINDS)), cursor=given.get("cursor", "")[:100],
+    )  # fmt: skip
+
+
+def _kinds(chosen: list[str]) -> list[str]:
+    """The patterns of these groups that mean any kind there is."""
+    patterns = [pattern for name in chosen for pattern in GROUPS[name]]
+    return [
+        one
+        for one in patterns
+        if any(kind == one or kind.startswith(one.removesuffix("*")) for kind in KINDS)
+    ]
+
+
+def _without_pieces() -> list[str]:
+    return sorted(kind for kind in KINDS if not kind.startswith(("piece.", "bus.")))
+
+
+def _cursor(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0

@@ -1,0 +1,151 @@
+"""Policy: the rules in force, what was kept from calls, what the gate would say of a call, and what other rules would have said."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ferrule.console.charts import Series, columns, days_up_to
+from ferrule.console.html import count
+from ferrule.console.schema_form import Field, fields_of, values_of
+from ferrule.console.state import Console
+from ferrule.console.statistics import ask, owner_of
+from ferrule.console.viewer import Viewer
+from ferrule.core.errors import ConfigError
+from ferrule.engine.replay.what_if_history import Compared, outcome, over_history, parse_rules
+from ferrule.engine.threads import run_blocking
+from ferrule.permissions.gate import MODES, Mode
+from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.statistics.finished_calls import STOPPERS
+from ferrule.storage.statistics.tools import day_of
+from ferrule.tools.definition import Tool
+
+DAYS = 30
+DAY = 86_400_000
+STOPPED = {
+    "rule": "a rule", "gate": "the gate itself", "person": "a person", "hook": "a hook", "tool": "the tool's own guard",
+    "sandbox": "the sandbox",
+}  # fmt: skip
+"""Who keeps calls from something, as a reader knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What the gate says of a call that nobody makes."""
+
+    verdict: str
+    steps: list[str]
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    """`/policy`, `/policy/fields` (a form for a tool), `/policy/explain`, `/policy/what-if`."""
+    return [
+        Route("/policy", partial(page, console)),
+        Route("/policy/fields", partial(form_of, console)),
+        Route("/policy/explain", partial(explain, console), methods=["POST"]),
+        Route("/policy/what-if", partial(what_if, console), methods=["POST"]),
+    ]
+
+
+async def page(console: Console, request: Request) -> Response:
+    """All of it, with nothing asked yet."""
+    return await _shown(console, request, tool=_tool(console, request.query_params.get("tool", "")))
+
+
+def _tool(console: Console, name: str) -> Tool | None:
+    return console.assembly.agent.catalog.get(name) if name else None
+
+
+async def _shown(
+    console: Console, request: Request, *, tool: Tool | None = None, status: int = 200, **more: Any
+) -> Response:
+    viewer, agent = console.viewer(request), console.assembly.agent
+    owner, gate = owner_of(viewer), agent.gate
+    (stopped, last, sandboxes), reading = await ask(
+        console,
+        lambda numbers: (
+            numbers.tools.stopped(owner), numbers.tools.last_stopped(owner), numbers.tools.sandboxes(owner),
+        ),
+    )  # fmt: skip
+    names = [tool.full_name for tool in agent.catalog]
+    values: dict[str, Any] = {
+        "gate": gate, "rules": [*gate.rules.deny, *gate.rules.ask, *gate.rules.allow], "grants": list(gate.grants.rules) if viewer.operator else [],
+        "findings": gate.rules.lint(names), "reading": reading, "picture": stopped_picture(stopped),
+        "last": last[:20], "sandboxes": sandboxes, "names": names, "tool": tool,
+        "fields": fields_of(tool.arguments.schema) if tool else [], "problems": [], "more": "", "explained": None,
+        "modes": MODES, "given": "", "keep": True, "mode": "", "compared": None, "outcome": outcome, "days": DAYS, "wrong": "",
+    }  # fmt: skip
+    return console.page(request, "policy.html", status=status, **{**values, **more})
+
+
+def stopped_picture(stopped: dict[str, Any]) -> Markup:
+    """Calls that were kept from something, by day and by whom."""
+    days = days_up_to(day_of(int(time.time() * 1000)), DAYS)
+    series = [
+        Series(STOPPED[who], f"pic-{at}", [stopped[day][who] if day in stopped else 0 for day in days])
+        for at, who in enumerate(STOPPERS, 1)
+    ]
+    return columns(
+        "Kept from calls, by day",
+        days,
+        series,
+        lambda value: count(round(value)) if value == round(value) else "",
+    )
+
+
+async def form_of(console: Console, request: Request) -> Response:
+    """The fields of a tool's arguments."""
+    tool = _tool(console, request.query_params.get("tool", ""))
+    fields: list[Field] = fields_of(tool.arguments.schema) if tool else []
+    return console.page(request, "policy_fields.html", tool=tool, fields=fields, problems=[], more="")
+
+
+async def explain(console: Console, request: Request) -> Response:
+    """What the gate would decide about these arguments, step by step: as `ferrule policy explain` says it. Nothing runs."""
+    console.viewer(request)
+    given = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+    tool = _tool(console, given.get("tool", ""))
+    if tool is None:
+        return await _shown(console, request, problems=["there is no such tool"], status=422)
+    values, fields, problems = values_of(fields_of(tool.arguments.schema), given)
+    checked = tool.arguments.check(values) if not problems else None
+    if checked is not None:
+        problems = checked.problems
+    shown: dict[str, Any] = {"fields": fields, "problems": problems, "more": given.get("more", "")}
+    if checked is not None and not problems:
+        gate = console.assembly.agent.gate
+        shown["explained"] = Explained(
+            gate.decide(tool, checked.values).verdict, gate.trace(tool, checked.values)
+        )
+    return await _shown(console, request, tool=tool, status=422 if problems else 200, **shown)
+
+
+async def what_if(console: Console, request: Request) -> Response:
+    """What other rules would have said of the calls of the last days. Nothing runs, and no rule is changed."""
+    viewer = console.viewer(request)
+    given = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+    text, keep, mode = given.get("rules", "")[:100_000], bool(given.get("keep")), given.get("mode", "")
+    shown: dict[str, Any] = {"given": text, "keep": keep, "mode": mode if mode in MODES else ""}
+    try:
+        compared = await run_blocking(lambda: _compared(console, viewer, text, keep, shown["mode"]))
+    except ConfigError as error:
+        return await _shown(
+            console, request, status=422, **shown, wrong=" ".join(filter(None, (error.detail, error.hint)))
+        )
+    return await _shown(console, request, **shown, compared=compared)
+
+
+def _compared(console: Console, viewer: Viewer, text: str, keep: bool, mode: str) -> Compared:
+    agent, owner = console.assembly.agent, owner_of(viewer)
+    rules = parse_rules(text, root=agent.gate.around.root)
+    tenant, user = owner or (None, None)
+    calls = past_calls(console.journal, tenant=tenant, user=user, since=int(time.time() * 1000) - DAYS * DAY)
+    chosen = cast("Mode", mode) if mode else None
+    return over_history(calls, agent.gate, rules, agent.catalog, keep=keep, mode=chosen)

@@ -1,0 +1,232 @@
+"""Run: one session as it goes on, what it asks, and what can be done with it.
+
+The page is a timeline of entries (`timeline`). It asks for those that changed behind its mark, and gets all of them where the mark is from before a
+restart. What people do goes to the desk; what came of it they see in the timeline, like everybody else who looks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from ferrule.console.questions import Question
+from ferrule.console.sessions import Live
+from ferrule.console.state import Console
+from ferrule.console.timeline import Timeline
+from ferrule.console.timeline_cache import Look
+from ferrule.console.viewer import Viewer
+from ferrule.engine.event_bus.events import KINDS
+from ferrule.engine.threads import run_blocking
+from ferrule.storage.journal.sessions import SessionInfo
+
+WINDOW = 200
+"""Entries that a page begins with; earlier ones are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """A session at one moment, for a template."""
+
+    info: SessionInfo
+    state: str
+    look: Look
+    questions: dict[str, Question]
+    """What waits for an answer, by call."""
+    below: list[Question]
+    """What sub-agents of this session ask."""
+    live: Live | None
+
+    @property
+    def timeline(self) -> Timeline:
+        return self.look.timeline
+
+    @property
+    def failed(self) -> str:
+        """Why its last run broke off, where no event says it."""
+        return self.live.failed if self.live is not None else ""
+
+    @property
+    def known(self) -> str:
+        """What of it is in no event: a page that knows this and the mark has nothing to learn."""
+        return f"{self.state}{len(self.questions)}.{len(self.below)}"
+
+    @property
+    def key(self) -> str:
+        """What ids of this session on a page begin with."""
+        return self.info.session[:12]
+
+
+async def pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> Pane:
+    """A session as it stands now; with a mark, what changed behind it. Raises SessionNotFound, JournalError."""
+    # All of it in a thread: another one may be reading a long session, and the loop must not wait for it.
+    info, look = await run_blocking(lambda: _looked_up(console, viewer, name, mark))
+    asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
+    own = {one.request.call.id: one for one in asked if one.request.identity.session == info.session}
+    below = [one for one in asked if one.request.identity.session != info.session]
+    state = _standing(console, info, look.timeline, asked)
+    return Pane(info, state, look, own, below, console.desk.find(info.session))
+
+
+def _standing(console: Console, info: SessionInfo, timeline: Timeline, asked: list[Question]) -> str:
+    """As `Desk.standing`; a sub-agent works where the session does that it works for."""
+    state = console.desk.standing(info)
+    above = console.desk.find(timeline.opened.parent) if timeline.opened else None
+    if state == "elsewhere" and above is not None and above.works:
+        return "waiting" if asked else "running"
+    return state
+
+
+def _looked_up(console: Console, viewer: Viewer, name: str, mark: str) -> tuple[SessionInfo, Look]:
+    info = console.session(viewer, name)
+    return info, console.views.of(info).look(mark, WINDOW)
+
+
+class Pages:
+    """The handlers."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def page(self, request: Request) -> Response:
+        """`GET /runs/{session}`."""
+        shown = await pane(self._console, self._console.viewer(request), request.path_params["session"])
+        return self._console.page(request, "run.html", pane=shown, kinds=" ".join(sorted(KINDS)))
+
+    async def news(self, request: Request) -> Response:
+        """`GET /runs/{session}/timeline?mark=`: what changed, as the parts of a pane; 204 if nothing did."""
+        viewer, mark = self._console.viewer(request), request.query_params.get("mark", "")
+        shown = await pane(self._console, viewer, request.path_params["session"], mark)
+        same = request.query_params.get("state") == shown.known
+        if shown.look.mark == mark and same and not shown.failed:
+            return Response(status_code=204)
+        return self._console.page(request, "run_pane.html", pane=shown)
+
+    async def earlier(self, request: Request) -> Response:
+        """`GET /runs/{session}/earlier?before=`: entries before one that is shown."""
+        before = _number(request.query_params.get("before", ""))
+        shown = await pane(self._console, self._console.viewer(request), request.path_params["session"])
+        first = max(0, before - WINDOW)
+        entries = shown.timeline.entries[first:before]
+        return self._console.page(request, "run_earlier.html", pane=shown, entries=entries, earlier=first)
+
+    def waterfall(self, request: Request) -> Response:
+        """`GET /runs/{session}/waterfall`: a picture of its last run. Reads the journal, in a thread of the server's."""
+        from ferrule.console.run_chart import waterfall
+
+        info = self._console.session(self._console.viewer(request), request.path_params["session"])
+        runs = [
+            entry.run for entry in self._console.views.of(info).timeline.entries if entry.kind == "message"
+        ]
+        return HTMLResponse(
+            waterfall(self._console.journal.records(info.session), run=runs[-1] if runs else "")
+        )
+
+    async def call(self, request: Request) -> Response:
+        """`GET /runs/{session}/calls/{call}`: one call, whole."""
+        shown = await pane(self._console, self._console.viewer(request), request.path_params["session"])
+        card = shown.timeline.cards.get(request.path_params["call"])
+        if card is None:
+            raise HTTPException(404)
+        return self._console.page(request, "call.html", pane=shown, card=card)
+
+
+class Deeds:
+    """What people do with a session."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._desk = console, console.desk
+
+    async def say(self, request: Request) -> Response:
+        """`POST /runs/{session}/say` (text): the next message, or words for the run on its way."""
+        viewer, info = await self._asked(request)
+        form = await request.form()
+        live = await self._desk.go_on(viewer, info, str(form.get("text", "")))
+        return self._done(request, "" if live.works else "it ended at once")
+
+    async def stop(self, request: Request) -> Response:
+        """`POST /runs/{session}/stop` (call, for one call only)."""
+        _, info = await self._asked(request)
+        call = str((await request.form()).get("call", ""))
+        if call:
+            self._desk.stop_call(info.session, call)
+        else:
+            await self._desk.stop(info.session)
+        return self._done(request, "the call is stopped" if call else "the run is stopped")
+
+    async def resume(self, request: Request) -> Response:
+        """`POST /runs/{session}/resume`."""
+        viewer, info = await self._asked(request)
+        await self._desk.resume(viewer, info)
+        return self._done(request, "the run goes on")
+
+    async def fork(self, request: Request) -> Response:
+        """`POST /runs/{session}/fork` (runs): leads to the new session."""
+        _, info = await self._asked(request)
+        runs = _number(str((await request.form()).get("runs", "")))
+        name = await self._desk.fork(info, runs)
+        return leads(request, f"/runs/{name}")
+
+    async def leave(self, request: Request) -> Response:
+        """`POST /runs/{session}/leave`: so that another process can go on with it."""
+        _, info = await self._asked(request)
+        await self._desk.leave(info.session)
+        return self._done(request, "others may go on with it now")
+
+    async def answer(self, request: Request) -> Response:
+        """`POST /questions/{question}` (digest, answer as `choice grant`, note)."""
+        viewer, form = self._console.viewer(request), await request.form()
+        choice, _, grant = str(form.get("answer", "")).partition(" ")
+        said = {name: str(form.get(name, "")) for name in ("digest", "note")}
+        asked = self._desk.questions.answer(
+            viewer, request.path_params["question"], said["digest"], choice, grant, said["note"]
+        )
+        tool = asked.request.tool.full_name
+        return self._done(
+            request, f"{tool}: {'denied' if choice == 'deny' else 'allowed'}", to=f"/runs/{asked.session}"
+        )
+
+    async def _asked(self, request: Request) -> tuple[Viewer, SessionInfo]:
+        viewer = self._console.viewer(request)
+        name = request.path_params["session"]
+        return viewer, await run_blocking(lambda: self._console.session(viewer, name))
+
+    def _done(self, request: Request, text: str, to: str = "") -> Response:
+        """A word where htmx asked, else back to the page."""
+        if request.headers.get("hx-request") != "true":
+            return leads(request, to or f"/runs/{request.path_params['session']}")
+        return self._console.page(request, "message.html", text=text, hint="", good=True)
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    """`/runs/{session}` and what belongs to it, and `/questions/{question}`."""
+    pages, deeds = Pages(console), Deeds(console)
+    at = "/runs/{session}"
+    return [
+        Route(at, pages.page),
+        Route(f"{at}/timeline", pages.news),
+        Route(f"{at}/earlier", pages.earlier),
+        Route(f"{at}/calls/{{call}}", pages.call),
+        Route(f"{at}/waterfall", pages.waterfall),
+        *(
+            Route(f"{at}/{name}", getattr(deeds, name), methods=["POST"])
+            for name in ("say", "stop", "resume", "fork", "leave")
+        ),
+        Route("/questions/{question}", deeds.answer, methods=["POST"]),
+    ]
+
+
+def leads(request: Request, to: str) -> Response:
+    """To another page, however it was asked for."""
+    if request.headers.get("hx-request") == "true":
+        return Response(status_code=200, headers={"hx-redirect": to})
+    return Response(status_code=303, headers={"location": to})
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise HTTPException(422, "that is no number")
+    return int(text)

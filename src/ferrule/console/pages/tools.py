@@ -1,0 +1,159 @@
+"""Tools: the catalog with what calls of each came to, one tool in full, and trying one out.
+
+A tool is tried through the gate like every call, in a session of its own of whoever tries it; questions go to the same browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from ferrule.console.schema_form import fields_of, values_of
+from ferrule.console.state import Console
+from ferrule.console.statistics import ask, owner_of
+from ferrule.console.tool_trials import tried
+from ferrule.permissions.rules import Rule, names_tool
+from ferrule.storage.statistics.tools import ToolUse
+from ferrule.tools.definition import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which tools are meant; empty parts are everything. `failing`: those that failed at least once."""
+
+    words: str = ""
+    source: str = ""
+    effect: str = ""
+    loading: str = ""
+    risk: str = ""
+    namespace: str = ""
+    failing: str = ""
+
+    @staticmethod
+    def of(request: Request) -> Filter:
+        given = request.query_params
+        return Filter(**{one.name: given.get(one.name, "").strip()[:200] for one in fields(Filter)})
+
+    def fits(self, tool: Tool, use: ToolUse) -> bool:
+        """Whether this tool is meant."""
+        text = f"{tool.full_name} {tool.description}".casefold()
+        return (
+            all(word in text for word in self.words.casefold().split())
+            and self.source in ("", tool.source)
+            and self.effect in ("", str(tool.side_effect))
+            and self.loading in ("", str(tool.loading))
+            and self.risk in ("", str(tool.risk))
+            and self.namespace in ("", tool.namespace or "none")
+            and (not self.failing or use.failures > 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the catalog."""
+
+    tool: Tool
+    use: ToolUse
+    hidden: bool
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    """`/tools`, `/tools/tool` (one of them), `/tools/try`, `/tools/tried` (what came of it)."""
+    return [
+        Route("/tools", partial(catalog, console)),
+        Route("/tools/tool", partial(one_tool, console)),
+        Route("/tools/try", partial(try_tool, console), methods=["POST"]),
+        Route("/tools/tried", partial(tried, console)),
+    ]
+
+
+async def catalog(console: Console, request: Request) -> Response:
+    """The tools that the filter lets through."""
+    viewer, wanted = console.viewer(request), Filter.of(request)
+    uses, reading = await ask(console, lambda numbers: numbers.tools.tools(owner_of(viewer)))
+    agent = console.assembly.agent
+    every = [
+        Row(tool, uses.get(tool.full_name, ToolUse()), agent.gate.hidden(tool)) for tool in agent.catalog
+    ]
+    gone = {name: use for name, use in sorted(uses.items()) if name not in agent.catalog}
+    return console.page(
+        request, "tools.html",
+        rows=[row for row in every if wanted.fits(row.tool, row.use)], wanted=wanted, gone=gone, every=len(every),
+        reading=reading, choices=_choices(row.tool for row in every),
+    )  # fmt: skip
+
+
+def _choices(tools: Iterable[Tool]) -> dict[str, list[str]]:
+    every = list(tools)
+    return {
+        "source": sorted({tool.source for tool in every}),
+        "effect": sorted({str(tool.side_effect) for tool in every}),
+        "loading": sorted({str(tool.loading) for tool in every}),
+        "risk": sorted({str(tool.risk) for tool in every}),
+        "namespace": sorted({tool.namespace or "none" for tool in every}),
+    }
+
+
+async def one_tool(console: Console, request: Request) -> Response:
+    """A tool, with what calls of it came to, and a form to try it."""
+    tool = _found(console, request.query_params.get("name", ""))
+    return await _shown(console, request, tool, {})
+
+
+def _found(console: Console, name: str) -> Tool:
+    tool = console.assembly.agent.catalog.get(name)
+    if tool is None:
+        raise HTTPException(404, f"there is no tool `{name[:100]}`")
+    return tool
+
+
+async def _shown(
+    console: Console, request: Request, tool: Tool, more: Mapping[str, Any], *, status: int = 200
+) -> Response:
+    viewer, gate = console.viewer(request), console.assembly.agent.gate
+    use, reading = await ask(console, lambda numbers: numbers.tools.tool(tool.full_name, owner_of(viewer)))
+    schema = tool.arguments.schema
+    values: dict[str, Any] = {
+        "tool": tool, "use": use, "reading": reading, "schema": schema, "hidden": gate.hidden(tool),
+        "fields": fields_of(schema), "problems": [], "more": "", "reliability": _reliability(tool),
+        "rules": [rule for rule in (*gate.rules.deny, *gate.rules.ask, *gate.rules.allow) if _concerns(rule, tool)], "wire": console.assembly.agent.catalog.wire_name(tool),
+    }  # fmt: skip
+    return console.page(request, "tool.html", status=status, **{**values, **more})
+
+
+def _reliability(tool: Tool) -> dict[str, str]:
+    """How often and how long a call of it is tried, in words."""
+    policy = tool.reliability
+    attempts = policy.attempts(tool.repeatable)
+    said = {"Attempts": f"{attempts} at the most" if attempts > 1 else "1, never repeated by itself"}
+    said["Time of one attempt"] = f"{policy.timeout:g} s" if policy.timeout else "the bound of the run"
+    if attempts > 1:
+        said["Tried again after"] = ", ".join(policy.retry_on or ("transient failures", "timeouts", "5xx"))
+    return said
+
+
+def _concerns(rule: Rule, tool: Tool) -> bool:
+    """Whether a rule names this tool, or a kind of thing that it touches."""
+    if rule.kind:
+        return rule.kind in {touch.kind for touch in tool.touches.values()}
+    return names_tool(rule, tool.full_name)
+
+
+async def try_tool(console: Console, request: Request) -> Response:
+    """Call a tool with what was typed, in a session of its own, and go to that session's page. Typing mistakes are shown instead."""
+    viewer, form = console.viewer(request), await request.form()
+    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    tool = _found(console, given.get("tool", ""))
+    values, typed, problems = values_of(fields_of(tool.arguments.schema), given)
+    if problems:
+        shown = {"fields": typed, "problems": problems, "more": given.get("more", "")}
+        return await _shown(console, request, tool, shown, status=422)
+    live = await console.desk.try_tool(viewer, tool.full_name, values)
+    return RedirectResponse(f"/tools/tried?session={live.id}", status_code=303)

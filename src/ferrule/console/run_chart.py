@@ -1,0 +1,104 @@
+"""The waterfall of a run: a bar for each answer of the model, each wait for a person and each call, where it lies in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from markupsafe import Markup
+
+from ferrule.core.events import Record
+from ferrule.storage.statistics.timeline import Span, Timeline, timeline
+
+from .charts import WIDTH, drawing, figure, table, ticks
+from .html import duration
+
+LABELS = 190
+ROW = 22
+HEAD = 26
+LETTERS = 23
+"""Letters of a name beside its bar; the whole one is in its tooltip and in the table."""
+LEGEND = (
+    ("pic-model", "the model answers"),
+    ("pic-person", "a person is waited for"),
+    ("pic-tool", "a tool runs"),
+    ("pic-bad", "refused or failed"),
+)
+
+
+def waterfall(records: Iterable[Record], run: str = "") -> Markup:
+    """The picture of this run, or of the last one among the records; nothing for a run in which nothing took time."""
+    line = timeline(records, run=run)
+    if not line.spans:
+        return Markup("")
+    length = max(1, line.end - line.start)
+    title = f"The run in time: {duration(length / 1000)}, {_count(line)}"
+    height = HEAD + ROW * len(line.spans) + 6
+    inside = Markup("").join(
+        [_ruler(length, height), *(_bar(span, at, line, length) for at, span in enumerate(line.spans))]
+    )
+    svg = drawing(title, _said(line), WIDTH, height, inside)
+    rows = [
+        [
+            _name(span),
+            duration((span.start - line.start) / 1000),
+            duration((span.end - span.start) / 1000),
+            span.outcome,
+        ]
+        for span in line.spans
+    ]
+    return figure(title, svg, LEGEND, table(["What", "Begins after", "Takes", "Outcome"], rows))
+
+
+def _count(line: Timeline) -> str:
+    shown = len(line.spans)
+    return f"{shown} steps" if not line.more else f"the first {shown} of {shown + line.more} steps"
+
+
+def _said(line: Timeline) -> str:
+    """What the picture shows, in words."""
+    parts: list[str] = []
+    for kind, name in (("model", "the model"), ("person", "a person"), ("tool", "tools")):
+        spans = [span for span in line.spans if span.kind == kind]
+        if spans:
+            took = sum(span.end - span.start for span in spans) / 1000
+            parts.append(f"{name}: {len(spans)} times, {duration(took)}")
+    failed = sum(span.failed for span in line.spans)
+    return "; ".join([*parts, f"{failed} of them refused or failed"]) + "."
+
+
+def _name(span: Span) -> str:
+    return f"waiting: {span.label}" if span.kind == "person" else span.label
+
+
+def _css(span: Span) -> str:
+    return "pic-bad" if span.failed else f"pic-{span.kind}"
+
+
+def _x(milliseconds: int | float, length: int) -> float:
+    return LABELS + milliseconds / length * (WIDTH - LABELS - 12)
+
+
+def _ruler(length: int, height: int) -> Markup:
+    return Markup("").join(
+        Markup(
+            '<line class="pic-axis" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{height}"/>'
+            '<text class="pic-text" x="{x:.1f}" y="14" text-anchor="middle">{shown}</text>'
+        ).format(x=_x(one * 1000, length), top=HEAD - 6, height=height, shown=duration(one))
+        for one in ticks(length / 1000)
+        if one * 1000 <= length
+    )
+
+
+def _bar(span: Span, at: int, line: Timeline, length: int) -> Markup:
+    left, right = _x(span.start - line.start, length), _x(span.end - line.start, length)
+    top = HEAD + at * ROW
+    name = _name(span)
+    label = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
+    said = f"{name}: after {duration((span.start - line.start) / 1000)}, takes {duration((span.end - span.start) / 1000)}, {span.outcome}"
+    return Markup(
+        '<g><title>{said}</title><text class="pic-text" x="{label_x}" y="{text_y}" text-anchor="end">{label}</text>'
+        '<rect class="{css}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="3"/></g>'
+    ).format(
+        said=said, label_x=LABELS - 10, text_y=top + 14, label=label, css=_css(span), left=left, top=top + 3,
+        width=max(2.5, right - left), height=ROW - 7,
+    )  # fmt: skip

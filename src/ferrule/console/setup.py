@@ -1,0 +1,56 @@
+"""Making a console: one journal, one bus, the server's own assembly, and the desk that makes others over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.runtime.assemble import Assembly, assemble, person
+from ferrule.runtime.hot_reload import Reloading
+from ferrule.storage.journal.sqlite import Journal, SqliteJournal
+
+from .assemblies import Benches, Setup
+from .sessions import Desk
+from .state import Console
+from .timeline_cache import Views
+
+Make = Callable[[Setup, Journal | None, Bus | None], Assembly]
+
+
+def console_of(options: dict[str, Any], notice: Callable[[str], None], *, owner: str = "") -> Console:
+    """A console over the settings with these options (`runtime.assemble`). Raises ConfigError. Close it with `close`."""
+
+    def make(setup: Setup, journal: Journal | None, bus: Bus | None) -> Assembly:
+        chosen = {"model": setup.model, "mode": setup.mode, "workspace": setup.workspace}
+        given = {**options, **{name: value for name, value in chosen.items() if value}}
+        made = assemble(given, notice=notice, journal=journal, bus=bus, interruptible=True)
+        made.reloading = Reloading(made, given, interruptible=True)
+        return made
+
+    return console_with(make, owner=owner or person())
+
+
+def console_with(make: Make, *, owner: str) -> Console:
+    """A console over assemblies that `make` makes; the first one brings the journal."""
+    server = make(Setup(), None, None)
+    journal = server.agent.journal
+    # The bus reads what was before it from the journal that the first assembly brings.
+    bus = server.agent.bus = Bus(journal=journal)
+    # Pages read over a connection of their own: a long list must not hold up a run that writes.
+    reading = journal
+    if isinstance(journal, SqliteJournal) and journal.path is not None:
+        reading = SqliteJournal(journal.path)
+    benches = Benches(lambda setup: make(setup, journal, bus), server)
+    desk = Desk(benches, journal, owner)
+    return Console(server, reading, bus, desk, Views(bus, reading), owner)
+
+
+async def close(console: Console) -> None:
+    """End the runs, settled and journaled, and give everything back."""
+    await console.desk.close()
+    console.views.close()
+    console.bus.close()
+    if console.journal is not console.desk.journal:
+        console.journal.close()
+    await console.assembly.close(strict=False)

@@ -1,0 +1,331 @@
+"""`GET /stream`: what happens in sessions, to a browser that watches them, as server-sent events (WHATWG HTML §9.2).
+
+    event: call.answered          the kind
+    id: 12~10~3f…                 the cursor: a browser that comes back says it as `Last-Event-ID` and goes on behind it
+    data: {"v":1,"kind":…}        the event as the bus encodes it, without secrets (`engine.event_bus.events`)
+
+Query: `session` (an id; without it, all sessions that are the viewer's to see), `kinds` (names or `call.*`, commas between), `cursor`.
+
+* Everybody gets what their identity may see and nothing else; one session of somebody else does not exist.
+* A reader that is slow loses the oldest and gets `bus.dropped`, which names the first and the last lost event of each session. Nobody waits
+  for it: what the server holds for one reader is bounded (`BUFFER` events, `MOST_BYTES` on their way).
+* An event is put into these lines once for all readers.
+* One session: what it drives here comes from the bus as it happens; what another process drives is read from the journal as that writes it.
+* All sessions: from now on, without a past. A cursor cannot say where a reader was in each, so one that comes back with one is told to look
+  again (`stream.reset`), as is one whose cursor leads nowhere any more.
+* A comment every `HEARTBEAT` seconds finds out who has gone without saying so. Signing out ends a person's streams within that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ferrule.core.calls import compact
+from ferrule.core.errors import FerruleError
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.events import BusEvent, CursorError
+from ferrule.engine.event_bus.journal_events import follow, head_of
+from ferrule.engine.event_bus.scope import OwnSession, Scope
+from ferrule.engine.event_bus.subscription import Subscription
+from ferrule.runtime.http.http_security import Receive, Send, Visitor
+from ferrule.runtime.http.http_security import Scope as RequestScope
+from ferrule.storage.journal.sqlite import Journal
+
+if TYPE_CHECKING:
+    from .state import Console
+
+STREAMS = 640
+"""Readers at a time; below `runtime.http.server.CONNECTIONS`, so that pages can still be had."""
+PER_PERSON = 64
+"""Readers of one person at a time, over all places where they are signed in: one of them alone shuts nobody out."""
+PER_BROWSER = 32
+"""Readers of one sign-in at a time: a page that opens streams without end leaves the person's other browsers theirs."""
+BUFFER = 1024
+MOST_BYTES = 65_536
+HEARTBEAT = 15.0
+RETRY = 1000
+"""Milliseconds after which a browser comes back."""
+FRAMES = 1024
+"""Events whose lines are kept for those who have not sent them yet."""
+INTERVAL = 1.0
+"""Seconds between two looks at the journal for what other processes write."""
+RESET = "stream.reset"
+"""To a reader that cannot be told what it missed: `reason` says why. What comes next is from now on."""
+FAILED = "stream.failed"
+"""The last one where events cannot be read: `reason` says why."""
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    """The stream of a console."""
+    streams = Streams(console.bus, console.journal)
+
+    async def stream(request: Request) -> Response:
+        viewer = console.viewer(request)
+        name = request.query_params.get("session")
+        info = console.session(viewer, name) if name else None
+        scope = console.scope(viewer, info)
+        own = OwnSession(info.tenant, info.user, info.session) if info else None
+        visitor: Visitor | None = getattr(request.state, "visitor", None)
+        return streams.answer(scope, own, _kinds(request), _cursor(request), visitor)
+
+    return [Route("/stream", stream)]
+
+
+def _kinds(request: Request) -> list[str] | None:
+    given = [kind for value in request.query_params.getlist("kinds") for kind in value.split(",") if kind]
+    return given or None
+
+
+def _cursor(request: Request) -> str:
+    return request.headers.get("last-event-id") or request.query_params.get("cursor", "")
+
+
+class Streams:
+    """The readers of a server, and what they share."""
+
+    def __init__(self, bus: Bus, journal: Journal) -> None:
+        self.bus = bus
+        self.journal = journal
+        self.open: Counter[tuple[str, ...]] = Counter()
+        """Readers there are: all of them under `()`, each person's under their name, each sign-in's under both."""
+        self._frames: dict[int, tuple[BusEvent, bytes]] = {}
+
+    def answer(
+        self,
+        scope: Scope,
+        session: OwnSession | None,
+        kinds: Iterable[str] | None,
+        cursor: str,
+        visitor: Visitor | None,
+    ) -> Response:
+        """The stream of a scope; of one session, where it is one. Raises ConfigError for kinds that there are not, HTTPException
+        when there are too many readers."""
+        reader = Reader(self, scope, session, kinds, visitor, cursor)
+        try:
+            self.check_room(visitor)
+        except HTTPException:
+            reader.close()
+            raise
+        return _EventStream(self, reader, places(visitor))
+
+    def check_room(self, visitor: Visitor | None) -> None:
+        """Raise HTTPException if there are too many readers: 429 if they are this person's, 503 if they are everybody's."""
+        _, person, browser = places(visitor)
+        again = {"retry-after": "10"}
+        if self.open[browser] >= PER_BROWSER and browser != person:
+            raise HTTPException(
+                429, f"this browser watches with {PER_BROWSER} readers already: close some", headers=again
+            )
+        if self.open[person] >= PER_PERSON:
+            raise HTTPException(
+                429, f"you watch with {PER_PERSON} readers already: close some", headers=again
+            )
+        if self.open[()] >= STREAMS:
+            raise HTTPException(503, f"{STREAMS} readers watch already", headers=again)
+
+    def leave(self, places: Iterable[tuple[str, ...]]) -> None:
+        """A reader that was counted in these places has gone."""
+        self.open.subtract(places)
+        for place in places:
+            if not self.open[place]:
+                del self.open[place]
+
+    def frame(self, event: BusEvent) -> bytes:
+        """An event as its lines."""
+        known = self._frames.get(id(event))
+        if known is not None and known[0] is event:
+            return known[1]
+        made = _frame(event.kind, event.cursor, event.data)
+        self._frames[id(event)] = (event, made)
+        if len(self._frames) > FRAMES:
+            del self._frames[next(iter(self._frames))]
+        return made
+
+
+def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Where a reader is counted: with all, with their person, with their sign-in (with the person where it is no browser)."""
+    if visitor is None:
+        return (), ("", ""), ("", "")
+    person = (visitor.tenant, visitor.user)
+    return (), person, (*person, visitor.csrf) if visitor.csrf else person
+
+
+def _frame(kind: str, cursor: str, data: bytes) -> bytes:
+    # A kind that a later version journaled could be any text; JSON has no line ends.
+    named = kind if kind.isprintable() else "unknown"
+    place = f"id: {cursor}\n" if cursor else ""
+    return b"".join((f"event: {named}\n{place}data: ".encode(errors="replace"), data, b"\n\n"))
+
+
+class Reader:
+    """One reader: where its events come from, until it has gone."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        scope: Scope,
+        session: OwnSession | None,
+        kinds: Iterable[str] | None,
+        visitor: Visitor | None,
+        cursor: str,
+    ) -> None:
+        self._streams = streams
+        self._scope = scope
+        self._session = session
+        self._kinds = None if kinds is None else tuple(kinds)
+        self._visitor = visitor
+        self._reset: FerruleError | None = None
+        if cursor and session is None:
+            self._reset = CursorError("what happened in all sessions meanwhile is not told again")
+            cursor = ""
+        self._cursor = cursor
+        self._joined = False
+        """Whether the subscription is all there is to read: it began where the reader was, and the session is driven here."""
+        self._live = self._subscribe()
+
+    def _subscribe(self) -> Subscription:
+        """Behind the cursor; where it leads nowhere, from now on, and the reader is told. Raises ConfigError, JournalError."""
+        bus, live = self._streams.bus, None
+        self._joined = self._here
+        if self._cursor and self._joined:
+            try:
+                live = bus.subscribe(self._scope, kinds=self._kinds, cursor=self._cursor, buffer=BUFFER)
+            except CursorError as error:
+                self._cursor, self._reset = "", error
+        live = live or bus.subscribe(self._scope, kinds=self._kinds, buffer=BUFFER)
+        if self._session is not None and not self._cursor:
+            now = live.cursor.get(self._session.session)
+            self._cursor = now or str(head_of(self._streams.journal, self._session))
+        return live
+
+    @property
+    def _here(self) -> bool:
+        """Whether there is nothing to be had that this process does not drive."""
+        return self._session is None or self._streams.bus.drives(self._session)
+
+    @property
+    def _out(self) -> bool:
+        return self._visitor is not None and self._visitor.over
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """What is sent, piece by piece; the end is the end of the subscription, or of the visit."""
+        yield f"retry: {RETRY}\n\n".encode()
+        while not (self._live.ended or self._out):
+            if self._reset is not None:
+                yield _told(RESET, self._reset)
+                self._reset = None
+            source = self._from_bus if self._joined else self._from_journal
+            try:
+                async for chunk in source():
+                    yield chunk
+            except FerruleError as error:
+                yield _told(FAILED, error)
+                return
+
+    async def _from_bus(self) -> AsyncIterator[bytes]:
+        """Until it ends, or another process may have the session."""
+        while not self._out:
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    events = await self._live.batch(most_bytes=MOST_BYTES)
+            except TimeoutError:
+                yield b":\n\n"
+                self._joined = self._here
+                if not self._joined:
+                    return
+                continue
+            if not events:
+                return
+            yield self._lines(events)
+
+    async def _from_journal(self) -> AsyncIterator[bytes]:
+        """What another process writes, until this one has the session: then a new subscription goes on where we are."""
+        journal, session = self._streams.journal, self._session
+        assert session is not None
+        redactor = self._streams.bus.redactor
+        found = follow(
+            journal, session, cursor=self._cursor, kinds=self._kinds, redactor=redactor, interval=INTERVAL
+        )
+        past = cast("AsyncGenerator[BusEvent]", found)
+        written = asyncio.ensure_future(anext(past))
+        here = asyncio.ensure_future(self._live.batch(1))
+        try:
+            while not (here.done() or self._here or self._out):
+                tasks = (written, here)
+                done, _ = await asyncio.wait(tasks, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+                if written in done:
+                    yield self._lines([written.result()])
+                    written = asyncio.ensure_future(anext(past))
+                elif not done:
+                    yield b":\n\n"
+        except CursorError as error:
+            self._cursor, self._reset = "", error
+        finally:
+            await _cancelled(written, here)
+            await past.aclose()
+        if not self._live.ended:
+            self._live.close()
+            self._live = self._subscribe()
+
+    def _lines(self, events: list[BusEvent]) -> bytes:
+        self._cursor = next((one.cursor for one in reversed(events) if one.cursor), self._cursor)
+        return b"".join([self._streams.frame(event) for event in events])
+
+    def close(self) -> None:
+        """It reads no more."""
+        self._live.close()
+
+
+def _told(kind: str, error: FerruleError) -> bytes:
+    body = compact({"kind": kind, "code": error.code, "reason": error.detail})
+    return _frame(kind, "", body.encode(errors="replace"))
+
+
+async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
+    """End tasks, whatever came of them."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _EventStream(Response):
+    """Sends what a reader gets until either has gone."""
+
+    def __init__(self, streams: Streams, reader: Reader, places: Iterable[tuple[str, ...]]) -> None:
+        super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._streams = streams
+        self._reader = reader
+        self._places = frozenset(places)
+
+    async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
+        self._streams.open.update(self._places)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        writing = asyncio.ensure_future(self._write(send))
+        gone = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
+            if writing.done():
+                writing.result()
+        finally:
+            self._streams.leave(self._places)
+            self._reader.close()
+            await _cancelled(writing, gone)
+
+    async def _write(self, send: Send) -> None:
+        async for chunk in self._reader.chunks():
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,224 @@
+"""A session as entries of a page: what was asked, said, called, decided, confined and answered, folded from its events.
+
+It is fed the bus's form of events (`engine.event_bus.events`), which holds no secrets, whether they come from the bus or out of the journal: so a page
+says the same while a run goes on, after it, and in another process. Every entry knows the place of the event that changed it last. A reader that
+has seen everything up to a place needs only the entries behind it, and work is proportional to what is new.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferrule.core import events
+from ferrule.core.calls import Call, Result
+from ferrule.core.calls_in_flight import named
+from ferrule.core.notices import PERSON
+from ferrule.engine.event_bus.events import DROPPED, BusEvent, Place
+
+from .entries import Card, End, Entry, Message, Note, Partial
+
+PROGRESS = 24
+"""Lines of a running tool that are kept."""
+PARTIAL = 64_000
+"""Characters of an answer on its way that are kept."""
+
+
+class Timeline:
+    """The entries of one session, as far as it was fed. Feed it every event once, in its order."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.cards: dict[str, Card] = {}
+        self.opened: events.SessionOpened | None = None
+        self.partial = Partial()
+        self.place = Place()
+        self.cursor = ""
+        self.runs = 0
+        self.open_run = ""
+        """The run that has begun and not ended, "" if there is none."""
+        self.usage = events.Usage()
+        self._recent: dict[int, Entry] = {}
+        self._open: dict[str, Card] = {}
+        self._ids: set[str] = set()
+        self._answers = self._calls = self._began = 0
+
+    def since(self, place: Place) -> list[Entry]:
+        """The entries that changed behind a place, in their order."""
+        found: list[Entry] = []
+        for entry in reversed(self._recent.values()):
+            if entry.changed <= place:
+                break
+            found.append(entry)
+        return sorted(found, key=lambda entry: entry.number)
+
+    def _touch(self, entry: Entry) -> None:
+        """It changed now. The entries are kept by when they changed, so that what is new is found without looking at the rest."""
+        entry.changed = self.place
+        self._recent.pop(entry.number, None)
+        self._recent[entry.number] = entry
+
+    def feed(self, event: BusEvent) -> None:
+        """Take the next event or piece."""
+        if event.sequence is None or event.sequence <= self.place:
+            return
+        if event.kind != DROPPED:
+            self.place, self.cursor = event.sequence, event.cursor
+        payload = event.payload
+        at, run = int(event.time * 1000), event.identity.run if event.identity else ""
+        if event.sequence.piece:
+            self._piece(event.kind, payload)
+            return
+        self._event(events.decode(event.kind, payload), at, run)
+
+    def _piece(self, kind: str, payload: dict[str, Any]) -> None:
+        if kind == "piece.text":
+            self.partial.text = (self.partial.text + str(payload["text"]))[-PARTIAL:]
+            self.partial.place = self.place
+        elif kind == "piece.reasoning":
+            self.partial.reasoning = (self.partial.reasoning + str(payload["text"]))[-PARTIAL:]
+            self.partial.place = self.place
+        elif kind in ("piece.progress", "approval.requested"):
+            card = self.cards.get(str(payload["call_id"]))
+            if card is not None:
+                self._touch(card)
+                if kind == "piece.progress":
+                    card.progress = [*card.progress, str(payload["text"])][-PROGRESS:]
+
+    def _event(self, event: events.Event, at: int, run: str) -> None:
+        match event:
+            case events.SessionOpened():
+                self.opened = event
+            case events.RunStarted():
+                self._begin(event, at, run)
+            case events.ModelAnswered():
+                self._answer(event, at, run)
+            case events.DirectCall():
+                self._add(Card, at, run, event.call, direct=event.by)
+            case events.RunFinished():
+                self._end(event, at, run)
+            case events.CallEvaluated() | events.PersonAnswered() | events.CallStarted():
+                self._decide(event, at)
+            case events.ToolAnswered():
+                self._settle(event.result, at, run)
+            case (
+                events.CallHooked()
+                | events.CallConfined()
+                | events.ConsentAnswered()
+                | events.DelegationStarted()
+            ):
+                self._more(event)
+            case _:
+                self._aside(event, at, run)
+
+    def _add(self, cls: Any, at: int, run: str, *values: Any, **more: Any) -> Any:
+        entry = cls(len(self.entries), self.place, at, run, *values, **more)
+        self.entries.append(entry)
+        self._touch(entry)
+        if isinstance(entry, Card):
+            if (before := self._open.get(entry.call.id)) is not None:
+                # A journal that was not written by a driver: what comes next is said of the later one.
+                before.settled = before.settled or "replaced"
+                self._close(before)
+            self._ids.add(entry.call.id)
+            self.cards[entry.call.id] = self._open[entry.call.id] = entry
+        return entry
+
+    def _begin(self, event: events.RunStarted, at: int, run: str) -> None:
+        self.runs += 1
+        self.open_run, self._began, self._answers, self._calls = run, at, 0, 0
+        self.partial = Partial()
+        self._add(Message, at, run, "person", event.text, source=event.model)
+
+    def _answer(self, event: events.ModelAnswered, at: int, run: str) -> None:
+        self.partial = Partial()
+        self._answers += 1
+        self.usage = self.usage + event.usage
+        if event.text or event.reasoning or not event.calls:
+            self._add(
+                Message, at, run, "model", event.text,
+                reasoning=event.reasoning, usage=event.usage, stop=event.stop,
+            )  # fmt: skip
+        for call in named(event, self._ids, self._answers).calls:
+            self._calls += 1
+            self._add(Card, at, run, call)
+        for made in event.provider_calls:
+            self._add(
+                Note, at, run, "provider tool", f"{made.name or made.provider_tool_type}: {made.status}"
+            )
+
+    def _end(self, event: events.RunFinished, at: int, run: str) -> None:
+        self.open_run, self.partial = "", Partial()
+        for card in [one for one in self._open.values() if not one.direct]:
+            card.settled = card.settled or event.stop
+            self._close(card)
+        self._add(End, at, run, event, self._answers, self._calls, (at - self._began) / 1000)
+
+    def _decide(self, event: Any, at: int) -> None:
+        card = self.cards.get(event.call_id)
+        if card is None:
+            return
+        self._touch(card)
+        if isinstance(event, events.CallEvaluated):
+            card.evaluated, card.asked = event, at
+            if event.verdict == "ask":
+                # Its arguments changed, or the rules did: what was answered was about something else.
+                card.answer = None
+            if event.result is not None:
+                card.result, card.ended = event.result, at
+                self._close(card)
+        elif isinstance(event, events.PersonAnswered):
+            card.answer, card.answered = event, at
+            if event.choice == "deny":
+                # Nothing else is said of it: its result is what the person said.
+                card.settled, card.ended = "denied", at
+                self._close(card)
+        else:
+            card.started = at
+
+    def _settle(self, result: Result, at: int, run: str) -> None:
+        card = self.cards.get(result.call_id)
+        if card is None:
+            card = self._add(Card, at, run, Call(result.call_id, result.tool, ""))
+        card.result, card.ended = result, at
+        self._close(card)
+
+    def _close(self, card: Card) -> None:
+        self._touch(card)
+        self._open.pop(card.call.id, None)
+
+    def _more(self, event: Any) -> None:
+        card = self.cards.get(event.call_id)
+        if card is None:
+            return
+        self._touch(card)
+        if isinstance(event, events.CallHooked):
+            card.hooks.append(event)
+        elif isinstance(event, events.CallConfined):
+            card.confined.append(event)
+        elif isinstance(event, events.ConsentAnswered):
+            card.consents.append(event)
+        else:
+            card.delegated = event
+
+    def _aside(self, event: events.Event, at: int, run: str) -> None:
+        match event:
+            case events.ContextAdded():
+                self._add(Message, at, run, "context", event.text)
+            case events.NoticeGiven():
+                by = "person" if event.source == PERSON else "context"
+                self._add(Message, at, run, by, event.text, source="" if by == "person" else event.source)
+            case events.Noticed():
+                self._add(Note, at, run, event.topic, event.text)
+            case events.ModelFailed():
+                self.partial = Partial()
+                said = f"{event.detail} {event.hint}".strip()
+                self._add(Note, at, run, f"the model failed ({event.code})", said)
+            case events.Recovered():
+                self._add(Note, at, run, "taken up again", event.reason or "another process took over")
+            case events.LimitHit():
+                self._add(Note, at, run, "limit", f"{event.limit}: {event.value:g} reached")
+            case events.Cancelled():
+                what = f"call {event.call_id}" if event.call_id else "the run"
+                self._add(Note, at, run, "stopped", f"{what}: {event.reason}")
+            case _:
+                pass

@@ -1,0 +1,167 @@
+"""Views: the timelines that pages show, kept and brought up to date when somebody looks.
+
+A view takes events from two places and each of them once: from the bus, which has what happens in this process before it is written and
+the words as they arrive, and from the journal, which has what was written by any process. They cannot disagree: a session has one writer, and an event has
+its number from the beginning. A page that comes back after a restart finds another view with another `epoch`, and is given everything anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from secrets import token_hex
+
+from ferrule.core.errors import FerruleError
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.events import CursorError, Place
+from ferrule.engine.event_bus.journal_events import Recorded
+from ferrule.engine.event_bus.scope import OwnSession
+from ferrule.engine.event_bus.subscription import Subscription
+from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.journal.sqlite import Journal
+
+from .entries import Entry, Partial
+from .timeline import Timeline
+
+KEPT = 64
+"""Views that are kept; the one that was looked at longest ago goes first."""
+BUFFER = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A view at one moment. With `whole`, `entries` are the last of all, `earlier` of them left out; else those that changed behind a mark."""
+
+    mark: str
+    cursor: str
+    entries: list[Entry]
+    earlier: int
+    whole: bool
+    partial: Partial
+    timeline: Timeline
+
+
+class View:
+    """One session, for whoever may see it. `timeline` is as of the last `refresh`. Safe to share between threads."""
+
+    def __init__(self, bus: Bus, journal: Journal, session: OwnSession) -> None:
+        self.session = session
+        self.epoch = token_hex(4)
+        self.timeline = Timeline()
+        self.lock = threading.RLock()
+        self._bus, self._journal = bus, journal
+        self._news: Subscription | None = None
+
+    @property
+    def mark(self) -> str:
+        """Where this view is, for a page to give back."""
+        return f"{self.epoch}~{self.timeline.place}"
+
+    def behind(self, mark: str) -> Place | None:
+        """The place that a mark of this view stands for; None if it is one of another view, or none."""
+        epoch, _, place = mark.partition("~")
+        if epoch != self.epoch:
+            return None
+        try:
+            return Place.parse(place)
+        except CursorError:
+            return None
+
+    def look(self, mark: str, most: int) -> Look:
+        """What changed behind a mark of this view; without one, the last entries, at most so many."""
+        with self.lock:
+            timeline = self.timeline
+            behind = self.behind(mark)
+            shown = timeline.entries[-most:] if behind is None else timeline.since(behind)
+            return Look(
+                self.mark,
+                timeline.cursor or str(timeline.place),
+                shown,
+                shown[0].number if shown and behind is None else 0,
+                behind is None,
+                replace(timeline.partial),
+                timeline,
+            )
+
+    def refresh(self) -> None:
+        """Take in what happened since the last time. Reads the journal. Raises SessionNotFound, JournalError."""
+        with self.lock:
+            if self._news is None or self._news.ended:
+                self._read()
+                self._news = self._subscribed()
+            if self._news is not None:
+                self._take(self._news)
+            self._read()
+
+    def _subscribed(self) -> Subscription | None:
+        try:
+            return self._bus.subscribe(self.session, cursor=Place(self.timeline.place.event), buffer=BUFFER)
+        except CursorError:
+            # It went on in another process, and what is left of it here is behind: for now the journal has everything.
+            return None
+
+    def _take(self, news: Subscription) -> None:
+        for event in news.take_nowait():
+            if event.sequence is None:
+                # Lost, or over: what it was is read, and the next look begins behind it.
+                news.close()
+                continue
+            if event.sequence.event > self.timeline.place.event + 1:
+                self._read(event.sequence.event - 1)
+            self.timeline.feed(event)
+
+    def _read(self, until: int | None = None) -> None:
+        """What the journal has and we have not."""
+        after = self.timeline.place.event
+        past = Recorded(self._journal, self.session, self._bus.redactor, after=after, until=until)
+        while page := past.page():
+            for event in page:
+                self.timeline.feed(event)
+
+    def close(self) -> None:
+        """Let go of the bus."""
+        if self._news is not None:
+            self._news.close()
+
+
+class Views:
+    """The views of a server."""
+
+    def __init__(self, bus: Bus, journal: Journal) -> None:
+        self._bus, self._journal = bus, journal
+        self._kept: OrderedDict[OwnSession, View] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, info: SessionInfo) -> View:
+        """The view of a session, as it is now. Raises SessionNotFound, JournalError. Whether somebody may see it is the caller's to say."""
+        key = OwnSession(info.tenant, info.user, info.session)
+        with self._lock:
+            view = self._kept.get(key)
+            if view is None:
+                view = self._kept[key] = View(self._bus, self._journal, key)
+            self._kept.move_to_end(key)
+            gone = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - KEPT)]
+        for one in gone:
+            one.close()
+        try:
+            view.refresh()
+        except FerruleError:
+            self.forget(key)
+            raise
+        return view
+
+    def forget(self, session: OwnSession) -> None:
+        """Begin anew with the next look: what was seen may not be what was written."""
+        with self._lock:
+            view = self._kept.pop(session, None)
+        if view is not None:
+            view.close()
+
+    def close(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            gone = [*self._kept.values()]
+            self._kept.clear()
+        for view in gone:
+            view.close()

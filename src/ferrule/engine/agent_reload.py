@@ -1,0 +1,134 @@
+"""A session goes on with another agent: other tools, hooks, rules and settings, from its next message on.
+
+What stays is what the session is: its journal and lease, its history, its system text, its memory with what runs in the
+background, who watches it and who is asked. What is new comes from the agent; the model is asked anew, with the whole history.
+
+* It happens between messages: `Agent.take_over` refuses while something runs.
+* The system text stands, and tools that are as they were keep their places, their names on the wire and their bytes
+  (`continued`). What is new or changed stands at the end; what a model should know besides is said in its next message.
+* A session grant that names a tool which is not the same any more is dropped: it was given to another tool.
+* Hooks that come get no `session.start`, which is over; hooks that are gone are asked nothing, not even at the session's end.
+* What a script registered for the session is gone, as it is where a session is resumed, and the model is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.machine import Machine
+from ferrule.permissions.rules import Rule, names_tool
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import Tool
+from ferrule.tools.names import wire_name_beside
+
+from .driver import Driver
+from .hooks.driver import HookedDriver
+from .registration.registration import SOURCE
+from .registration.session_catalog import SessionCatalog
+from .session import Session
+
+_FORGOTTEN = "What was registered in this session is gone with the files that brought it: {}."
+
+
+class ContinuedCatalog(Catalog):
+    """The tools of a catalog, in the order of an earlier one and with its names on the wire as far as they are the same tools."""
+
+    def __init__(self, tools: Iterable[Tool], before: Catalog) -> None:
+        wired, now = before.wire_table(), {tool.full_name: tool for tool in tools}
+        self._kept = {
+            tool.full_name: wired[tool.full_name]
+            for tool in before
+            if tool.full_name in now and same(tool, now[tool.full_name])
+        }
+        super().__init__(now.values())
+
+    def _wire(self) -> dict[str, str]:
+        if self._by_wire is None:
+            named, taken = dict(self._kept), set(self._kept.values())
+            for name in self._tools:
+                if name not in named:
+                    named[name] = wire_name_beside(name, taken)
+                    taken.add(named[name])
+            self._by_wire = {wire: name for name, wire in named.items()}
+        return self._by_wire
+
+    def wire_table(self) -> dict[str, str]:
+        """As of any catalog, in its order."""
+        return {name: wire for wire, name in self._wire().items()}
+
+    def __iter__(self) -> Iterator[Tool]:
+        tools = self._tools
+        order = (*self._kept, *(name for name in tools if name not in self._kept))
+        return iter(tuple(tools[name] for name in order))
+
+
+def same(one: Tool, other: Tool) -> bool:
+    """Whether a model and a person would see no difference between two tools of one name."""
+
+    def seen(tool: Tool) -> tuple[object, ...]:
+        effects = (tool.side_effect, tool.risk, tool.source, tool.loading, tuple(tool.touches))
+        return tool.description, tool.schema_json(), tuple(map(repr, tool.examples)), effects
+
+    return seen(one) == seen(other)
+
+
+def continued(tools: Catalog, before: Catalog) -> Catalog:
+    """The same tools for sessions that had `before`: what is the same keeps its place, the rest comes last."""
+    return ContinuedCatalog(tools, before)
+
+
+def renew(
+    session: Session, make: Callable[[str, str, Machine], Session], *, changed: Iterable[str] = ()
+) -> None:
+    """Give a session the driver of one that `make` makes of its id, its system text and its machine. `changed` names tools whose grants end.
+
+    Raises ConfigError while the session works; then nothing has changed.
+    """
+    old = session.driver
+    if old.machine.active or old.machine.open_calls():
+        raise ConfigError("the session works: what changed takes effect with its next message", code="busy")
+    made = make(session.id, session.system, old.machine)
+    new = made.driver
+    _hand_over(old, new)
+    _grant_again(old, new, tuple(changed))
+    _recall(new)
+    session.driver = new
+    session.model, session.limits, session.join, session.require = (
+        made.model, made.limits, made.join, made.require,
+    )  # fmt: skip
+
+
+def _hand_over(old: Driver, new: Driver) -> None:
+    lost = old.dispatcher.catalog.added if isinstance(old.dispatcher.catalog, SessionCatalog) else ()
+    new.log, new.memory, new.closers = old.log, old.memory, old.closers
+    new.approver, new.elapsed, new.inbox.loop = old.approver, old.elapsed, old.inbox.loop
+    if isinstance(old, HookedDriver):
+        old.leave()
+    if isinstance(new, HookedDriver):
+        new.go_on(old)
+    if lost:
+        listed = ", ".join(f"`{tool.full_name}`" for tool in lost)
+        new.inbox.tell(_FORGOTTEN.format(listed), SOURCE)
+
+
+def _grant_again(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
+    def touched(rule: Rule) -> bool:
+        return not rule.kind and any(names_tool(rule, name) for name in changed)
+
+    for rule in old.dispatcher.gate.grants.rules:
+        if rule.layer == "session" and not touched(rule):
+            new.dispatcher.gate.grant(rule.text)
+
+
+def _recall(new: Driver) -> None:
+    """What of the history a new dispatcher must know: what was found by search, and that what is old was checked when it was new."""
+    if new.dispatcher.keeper is not None:
+        new.dispatcher.keeper.settled = len(new.machine.history)
+    searching = new.dispatcher.searching
+    if searching is None:
+        return
+    searching.record = new.log.add
+    if new.log.begun:
+        session = new.log.identity.session
+        searching.recall(record.event for record in new.log.journal.records(session))

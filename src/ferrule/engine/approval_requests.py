@@ -1,0 +1,92 @@
+"""The question to a person, made from a prepared call, and what the answer changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ferrule.core.errors import FerruleError
+from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
+from ferrule.core.frozen import frozen
+from ferrule.core.joins import not_begun
+from ferrule.permissions.approvals import Answer, ApprovalRequest, Approver
+from ferrule.permissions.gate import Gate
+from ferrule.tools.context import Context
+
+from .dispatcher import Prepared
+from .session_log import Log
+
+
+@frozen
+class CurrentApprover:
+    """Whoever is asked at that moment: an interface may take over a session after it was made. For handlers that must ask.
+
+    `log`: where an answer is written before the handler goes on.
+    """
+
+    current: Callable[[], Approver]
+    log: Callable[[], Log] | None = None
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """As `Approver.ask`. Raises JournalError, which is no yes, where the answer cannot be written."""
+        answer = await self.current().ask(request)
+        if self.log is not None:
+            said = (answer.choice, request.digest, answer.grant, answer.by, answer.note)
+            self.log().record(ConsentAnswered(request.call.id, request.tool.name, request.reason, *said))
+        return answer
+
+
+async def ask(
+    prepared: Prepared,
+    context: Context,
+    approver: Approver,
+    gate: Gate,
+    ended: Callable[[str], str | None] = lambda call_id: None,
+) -> PersonAnswered | ToolAnswered:
+    """Put the question, apply the answer to the gate, and say it as an event. An error on the way is a no.
+
+    `ended` says why the question about a call was taken back, if it was: then that is the call's result.
+    """
+    tool, decision, values = prepared.tool, prepared.decision, prepared.values
+    assert tool is not None and decision is not None and values is not None
+    call_id, digest = prepared.call.id, prepared.evaluation.digest
+    now = gate.decide(tool, values)
+    if now.verdict == "allow" and not prepared.asked:
+        # An answer to an earlier call of this round already covers this one.
+        return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
+    try:
+        answer = await approver.ask(await request(prepared, context))
+        gate.settle(tool, answer.choice, answer.grant, offers=decision.offers)
+    except asyncio.CancelledError:
+        if (why := ended(call_id)) is None:
+            raise
+        return ToolAnswered(not_begun(prepared.call, why))
+    except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
+        said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
+        return PersonAnswered(call_id, "deny", digest, by="error", note=f"nobody could be asked: {said}")
+    return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
+
+
+async def request(prepared: Prepared, context: Context, *, died: str = "") -> ApprovalRequest:
+    """What a person is shown. A preview that fails says so; it never decides anything. `died`: see `ApprovalRequest`."""
+    tool, decision, values = prepared.tool, prepared.decision, prepared.values
+    assert tool is not None and decision is not None and values is not None
+    shown = ""
+    if tool.preview is not None:
+        try:
+            shown = await tool.preview(values, context)
+        except Exception as error:  # noqa: BLE001  boundary: the person learns that there is no preview, and why
+            shown = f"(no preview: {error})"
+    return ApprovalRequest(
+        call=prepared.call,
+        tool=tool,
+        risk=str(tool.risk),
+        reason=died or decision.reason,
+        labels=decision.labels,
+        preview=shown,
+        offers=() if died else decision.offers,
+        digest=prepared.evaluation.digest,
+        identity=context.identity,
+        values=values,
+        died=bool(died),
+    )

@@ -1,0 +1,237 @@
+"""The stub of a kept result: what a model reads in its place, with a preview that follows the structure of the whole.
+
+    {"artifact":"art-…","size_bytes":2097152,"mime":"application/json","lines":1,"preview":…,"truncated":true}
+
+The preview of a JSON object keeps small fields and names large ones with their sizes; of a list, its first items; of CSV, the
+header and the first rows; of a diff, its files; of other text, its first and last lines. It is made from what the beginning (`HEAD` bytes)
+and the end of the whole say, so its cost does not grow with the size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+from ferrule.core.calls import compact
+from ferrule.core.frozen import frozen
+from ferrule.storage.artifacts.store import Artifact
+
+HEAD = 1 << 20
+"""Bytes of the beginning that a preview looks at."""
+TAIL = 4096
+PREVIEW = 16_384
+"""Bytes of a preview at the most."""
+FIELD = 1024
+"""Bytes of a field or an item that a preview keeps as it is."""
+_LINE = 400
+"""Characters of a line that a preview shows."""
+_NAMES = 12
+
+
+@frozen
+class Ends:
+    """What a preview is made from: the beginning and the end of the bytes (they may overlap), and the value if it was JSON."""
+
+    head: bytes
+    tail: bytes
+    value: Any = None
+
+
+def stub(artifact: Artifact, ends: Ends, room: int) -> dict[str, Any]:
+    """The stub of an artifact, of at most `room` bytes as compact JSON where the reference and the size leave any."""
+    shape: dict[str, Any] = {
+        "artifact": artifact.reference,
+        "size_bytes": artifact.size,
+        "mime": artifact.mime,
+        "lines": artifact.lines,
+        "preview": "",
+        "truncated": True,
+    }
+    if not is_text(artifact.mime):
+        del shape["lines"]
+        shape["preview"] = f"[{artifact.size} bytes that are no text]"
+        return shape
+    left = min(PREVIEW, room - size_of(shape))
+    shape["preview"] = preview(artifact, ends, left) if left > 0 else ""
+    return shape
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a value as compact JSON."""
+    return len(compact(value).encode("utf-8", "replace"))
+
+
+def is_text(mime: str) -> bool:
+    """Whether bytes of this type are shown as text."""
+    kind = mime.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind.endswith(("json", "xml", "yaml", "javascript", "x-sh", "csv"))
+
+
+def preview(artifact: Artifact, ends: Ends, room: int) -> Any:
+    """The preview alone: a JSON value or text, at most `room` bytes as JSON."""
+    value = ends.value if ends.value is not None else _json(artifact, ends)
+    if value is not None and not isinstance(value, str):
+        inner, sizes = _unwrapped(value), _Sizes()
+        return _fitted(lambda field: _trimmed(inner, room, field, sizes), room)
+    text = ends.head.decode("utf-8", "replace")
+    if text.startswith(("diff --git ", "--- ", "Index: ")) and "\n+++ " in text:
+        return _fitted(lambda most: _diff(text, artifact.size > len(ends.head), most), room)
+    last = ends.tail.decode("utf-8", "replace")
+    if "csv" in artifact.mime or "tab-separated" in artifact.mime:
+        return _fitted(lambda most: _table(text, last, artifact, most), room)
+    return _fitted(lambda most: _text(text, last, artifact, most), room)
+
+
+def _json(artifact: Artifact, ends: Ends) -> Any:
+    """The value, if the bytes are JSON that the beginning holds whole."""
+    if artifact.size > len(ends.head) or ends.head[:64].lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return json.loads(ends.head)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fitted(make: Callable[[int], Any], room: int) -> Any:
+    """What `make` makes of ever less, until it fits."""
+    most = FIELD
+    while size_of(made := make(most)) > room:
+        if most < 4:
+            return ""
+        most //= 2
+    return made
+
+
+# ---- JSON
+
+
+def _unwrapped(value: Any) -> Any:
+    """Without wrappers of one key around the one thing that matters."""
+    for _ in range(3):
+        if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
+            break
+        inner = next(iter(cast("dict[str, Any]", value).values()))
+        if not isinstance(inner, dict):
+            break
+        value = cast("dict[str, Any]", inner)
+    return cast("Any", value)
+
+
+class _Sizes:
+    """Sizes of the parts of one value, each measured once: fitting a preview asks for them several times."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def of(self, part: Any) -> int:
+        """Bytes as JSON. Only of parts of the value, which live as long as this: they are known by their identity."""
+        size = self._known.get(id(part))
+        if size is None:
+            size = self._known[id(part)] = size_of(part)
+        return size
+
+
+def _trimmed(value: Any, room: int, field: int, sizes: _Sizes) -> Any:
+    if isinstance(value, dict):
+        return _object(cast("dict[str, Any]", value), room, field, sizes)
+    if isinstance(value, list):
+        return _list(cast("list[Any]", value), room, field, sizes)
+    return value if sizes.of(value) <= field else omitted(value, sizes.of(value))
+
+
+def _object(value: dict[str, Any], room: int, field: int, sizes: _Sizes) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    used = 64
+    for index, (key, item) in enumerate(value.items()):
+        shown = item if sizes.of(item) <= field else _nested(item, field, sizes)
+        used += size_of(shown) + size_of(key) + 2
+        if used > room or len(key) > field:
+            kept["…"] = f"[{len(value) - index} more keys]"
+            break
+        kept[key] = shown
+    return kept
+
+
+def _nested(item: Any, field: int, sizes: _Sizes) -> Any:
+    """A large field: of a list its first item, if that is small, says more than its size."""
+    if isinstance(item, list) and item:
+        items = cast("list[Any]", item)
+        if len(items) > 1 and sizes.of(items[0]) <= field // 2:
+            return [items[0], f"[{len(items) - 1} more items, {sizes.of(item)} bytes]"]
+    return omitted(item, sizes.of(cast("Any", item)))
+
+
+def _list(value: list[Any], room: int, field: int, sizes: _Sizes) -> list[Any]:
+    kept: list[Any] = []
+    used = 64
+    for index, item in enumerate(value):
+        shown = item if sizes.of(item) <= field else _nested(item, field, sizes)
+        used += size_of(shown) + 1
+        if used > room:
+            kept.append(f"[{len(value) - index} more items]")
+            break
+        kept.append(shown)
+    return kept
+
+
+def omitted(value: Any, size: int) -> str:
+    """What stands in the place of a value: its kind and size, of an object its first keys."""
+    if isinstance(value, dict):
+        keys = list(cast("dict[str, Any]", value))
+        names = ", ".join(key[:40] for key in keys[:_NAMES]) + (", …" if len(keys) > _NAMES else "")
+        return f"[omitted: object of {len(keys)} keys, {size} bytes: {names}]"
+    if isinstance(value, list):
+        return f"[omitted: list of {len(cast('list[Any]', value))} items, {size} bytes]"
+    return (
+        f"[omitted: text of {len(value)} characters]"
+        if isinstance(value, str)
+        else f"[omitted: {size} bytes]"
+    )
+
+
+# ---- text
+
+
+def _diff(text: str, more: bool, most: int) -> str:
+    files: list[list[Any]] = []
+    for line in text.splitlines():
+        if line.startswith(("+++ ", "--- ")):
+            name = line[4:].partition("\t")[0].removeprefix("a/" if line[0] == "-" else "b/")
+            if line[0] == "-":
+                files.append([name, 0, 0])
+            elif files and name != "/dev/null":
+                files[-1][0] = name
+        elif files and line[:1] in ("+", "-"):
+            files[-1][1 if line[0] == "+" else 2] += 1
+    shown = [f"{name[:most]}  +{plus} -{minus}" for name, plus, minus in files[: max(1, most // 4)]]
+    left = len(files) - len(shown)
+    shown += [f"[{left} more files]"] if left else []
+    shown += ["[and what comes after the first MiB]"] if more else []
+    return "\n".join([f"diff of {len(files)} files", *shown])
+
+
+def _table(text: str, last: str, artifact: Artifact, most: int) -> str:
+    lines = text.splitlines()
+    whole = lines if artifact.size <= len(text) or text.endswith("\n") else lines[:-1]
+    shown = [_short(line, most) for line in (whole or lines)[: max(2, most // 64)]]
+    left = artifact.lines - len(shown) - 1
+    if left > 0:
+        shown += [f"[{left} rows left out]", _short(last.splitlines()[-1], most)]
+    return "\n".join(shown)
+
+
+def _text(text: str, last: str, artifact: Artifact, most: int) -> str:
+    """The first lines, what is left out, the last lines; a line that is the whole text is shown in its beginning."""
+    lines, count = text.splitlines(), max(1, most // 24)
+    first = [_short(line, most) for line in lines[:count]]
+    ends = last.splitlines()[1:] if artifact.size > len(last) else []
+    end = [_short(line, most) for line in ends[-max(1, count // 3) :]] if len(lines) > count else []
+    left = artifact.lines - len(first) - len(end)
+    gap = [f"[{left} lines left out]"] if left > 0 else []
+    return "\n".join([*first, *gap, *end])
+
+
+def _short(line: str, most: int) -> str:
+    most = min(most, _LINE)
+    return line if len(line) <= most else f"{line[:most]}… [{len(line)} characters]"

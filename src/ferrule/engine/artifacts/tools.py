@@ -1,0 +1,228 @@
+"""`artifact_fetch` and `artifact_read`: the model reads parts of results that were kept aside.
+
+They see the artifacts of their own session only; a reference of another one, an unknown and a malformed one are answered alike.
+An answer is always smaller than what would be kept itself, and says where to go on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.storage.artifacts.parts import Unreadable, at_pointer, last_lines, lines, matching, rows
+from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, Artifacts, Scope
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import Tool
+
+from .stubs import Ends, is_text, preview, size_of
+
+FETCHED = 16_384
+"""Bytes that `artifact_fetch` gives where the call says nothing; less where the threshold is lower."""
+_LONGEST = 2000
+"""Characters of a line that are shown where other lines follow."""
+_SPARE = 128
+
+_REFERENCE = Annotated[str, "The reference of the artifact, as a result gave it: `art-…`."]
+
+
+@tool(side_effect="none", risk="safe", inline=True)
+def artifact_fetch(
+    context: Context,
+    ref: _REFERENCE,
+    offset: Annotated[int, "Byte to begin at."] = 0,
+    max_bytes: Annotated[int, "Bytes to read at the most."] = FETCHED,
+) -> Any:
+    """Read bytes of a large result. Go on at `next_offset`."""
+    at_least("offset", offset, 0)
+    at_least("max_bytes", max_bytes, 1)
+    kept, scope, artifact = _found(context, ref)
+    most = min(max_bytes, kept.room)
+    record = _range(kept, scope, artifact, offset, most)
+    while (size := size_of(record)) > kept.room and most > 1:
+        # JSON spells some bytes with up to six.
+        most = max(1, min(most * 3 // 4, most * kept.room // size - _SPARE))
+        record = _range(kept, scope, artifact, offset, most)
+    return record
+
+
+def _range(kept: Artifacts, scope: Scope, artifact: Artifact, offset: int, most: int) -> dict[str, Any]:
+    # Three bytes on both sides: no character is cut, and none is read twice.
+    before = min(3, offset)
+    data = kept.store.read(scope, artifact.reference, offset - before, before + most + 3)
+    text = is_text(artifact.mime)
+    begin = _boundary(data, before) if text else before
+    end = min(len(data), before + most)
+    if text and offset + most < artifact.size:
+        end = _boundary(data, end) if _boundary(data, end) > begin else min(len(data), end + 3)
+    part = data[begin:end]
+    stop = offset - before + end
+    record: dict[str, Any] = {
+        "artifact": artifact.reference,
+        "mime": artifact.mime,
+        "size_bytes": artifact.size,
+        "offset": offset - before + begin,
+        "content": part.decode("utf-8", "replace") if text else base64.b64encode(part).decode(),
+        "truncated": stop < artifact.size,
+    }
+    if not text:
+        record["encoding"] = "base64"
+    if stop < artifact.size:
+        record["next_offset"] = stop
+    return record
+
+
+def _boundary(data: bytes, index: int) -> int:
+    """Where the character begins that the byte at `index` is in the middle of; `index` if it is in none."""
+    start = index
+    while start > 0 and index - start < 3 and start < len(data) and data[start] & 0xC0 == 0x80:
+        start -= 1
+    return start if start < len(data) and data[start] >= 0xC0 else index
+
+
+@tool(side_effect="none", risk="safe", inline=True)
+def artifact_read(
+    context: Context,
+    ref: _REFERENCE,
+    mode: Annotated[
+        Literal["lines", "tail", "grep", "json", "rows"],
+        "lines: from `start` on; tail: the last `count` lines; grep: lines that fit `pattern`; "
+        "json: the value at `pointer`; rows: of CSV, from `start` on.",
+    ] = "lines",
+    start: Annotated[int, "The first line or row, counted from 1."] = 1,
+    count: Annotated[int, "Lines, matches or rows at the most."] = 200,
+    pattern: Annotated[str, "For grep: a regular expression."] = "",
+    pointer: Annotated[str, "For json: a JSON pointer such as `/items/0/name`; empty is the whole."] = "",
+) -> Any:
+    """Read parts of a large result: lines, its end, matches, JSON, rows of CSV."""
+    at_least("start", start, 1)
+    at_least("count", count, 1)
+    if mode == "grep" and not pattern:
+        raise RetryCall("`pattern` is empty; say what to look for, as a regular expression")
+    kept, scope, artifact = _found(context, ref)
+    record: dict[str, Any] = {"artifact": artifact.reference, "size_bytes": artifact.size}
+    pieces = kept.store.pieces(scope, artifact.reference)
+    try:
+        if mode == "tail":
+            return record | _tail(kept, scope, artifact, count)
+        if mode == "json":
+            return record | _at(artifact, at_pointer(pieces, artifact.size, pointer), pointer, kept.room)
+        if mode == "rows":
+            return record | _rows(pieces, start, count, kept.room)
+        return record | _lines(pieces, pattern if mode == "grep" else "", start, count, kept.room)
+    except Unreadable as error:
+        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{artifact.reference}`: {error}") from error
+    except ArtifactMissing:
+        raise missing(ref) from None
+
+
+def at_least(name: str, value: int, low: int) -> None:
+    """Raises RetryCall."""
+    if value < low:
+        raise RetryCall(f"`{name}` must be at least {low}, found {value}")
+
+
+def missing(ref: str) -> ToolFailed:
+    """The one answer to all references that lead nowhere."""
+    said = f"there is no artifact `{ref[:80]}`; use a reference that a result of this session gave, or run the call again"
+    return ToolFailed(ErrorType.NOT_FOUND, said)
+
+
+def _found(context: Context, ref: str) -> tuple[Artifacts, Scope, Artifact]:
+    kept, scope = context.resource(Artifacts), Scope.of(context.identity)
+    try:
+        return kept, scope, kept.store.find(scope, ref)
+    except ArtifactMissing:
+        raise missing(ref) from None
+
+
+class _Room:
+    """Says whether another item fits an answer, by number and by size as JSON."""
+
+    def __init__(self, count: int, room: int) -> None:
+        self._count = count
+        self._left = room - 4 * _SPARE
+
+    def __call__(self, item: Any) -> bool:
+        self._count -= 1
+        self._left -= size_of(item) + 16
+        return self._count >= 0 and self._left >= 0
+
+
+def _shortened(fits: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda line: fits(short(line))
+
+
+def short(line: str) -> str:
+    """A line as it is shown among others."""
+    return (
+        line
+        if len(line) <= _LONGEST
+        else f"{line[:_LONGEST]}… [{len(line)} characters; artifact_fetch reads them]"
+    )
+
+
+def _lines(pieces: Iterable[bytes], pattern: str, start: int, count: int, room: int) -> dict[str, Any]:
+    fits = _shortened(_Room(count, room))
+    read = matching(pieces, pattern, start, fits) if pattern else lines(pieces, start, fits)
+    if pattern:
+        found: dict[str, Any] = {
+            "matches": [{"line": number, "text": short(text)} for number, text in read.found]
+        }
+    else:
+        found = {"start": start, "content": "\n".join(short(text) for _, text in read.found)}
+        found["lines"] = len(read.found)
+    if read.next:
+        found["next_start"] = read.next
+    if read.out_of_time:
+        found["stopped"] = "out of time; go on at next_start"
+    return found
+
+
+def _tail(kept: Artifacts, scope: Scope, artifact: Artifact, count: int) -> dict[str, Any]:
+    begin = max(0, artifact.size - kept.room)
+    data = kept.store.read(scope, artifact.reference, begin, kept.room)
+    found, cut = last_lines(data, begin == 0, count)
+    fits, shown = _shortened(_Room(count, kept.room)), list[str]()
+    for line in reversed(found):
+        if not fits(line):
+            cut = True
+            break
+        shown.append(short(line))
+    return {"content": "\n".join(reversed(shown)), "lines": len(shown), "begins_earlier": cut}
+
+
+def _at(artifact: Artifact, value: Any, pointer: str, room: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"pointer": pointer, "value": value}
+    if size_of(found) <= room - 2 * _SPARE:
+        return found
+    if isinstance(value, str):
+        while size_of(value) > room - 4 * _SPARE:
+            value = value[: len(value) * 3 // 4]
+        return {**found, "value": value, "truncated": True}
+    shown = preview(artifact, Ends(b"", b"", value), room - 4 * _SPARE)
+    return {
+        **found,
+        "value": shown,
+        "truncated": True,
+        "note": "large parts are left out; name a deeper pointer",
+    }
+
+
+def _rows(pieces: Iterable[bytes], start: int, count: int, room: int) -> dict[str, Any]:
+    fits = _Room(count, room)
+    read = rows(pieces, start, fits)
+    found: dict[str, Any] = {"columns": read.columns, "start": start, "rows": read.rows}
+    if size_of(found) > room - _SPARE:
+        raise Unreadable("its header alone does not fit an answer; use lines or artifact_fetch")
+    if read.next:
+        found["next_start"] = read.next
+    if read.out_of_time:
+        found["stopped"] = "out of time; go on at next_start"
+    return found
+
+
+TOOLS: tuple[Tool, ...] = (artifact_fetch, artifact_read)

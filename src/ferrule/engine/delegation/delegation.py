@@ -1,0 +1,285 @@
+"""Delegation: a call that has another agent do a task, in a session of its own. Made by the tool `delegate` (`delegate_tool`).
+
+What comes back, as data of that call:
+
+    {"status": "done", "agent": …, "answer": text, "session": id, "rounds": n, "tokens": n}     and, if it was checked, "attempts": n
+    {"status": "limit", …}                                the same, where the agent's limits say `on_limit: answer`
+    {"status": "started", "task_id": id, "agent": …, "session": id}             `wait: false`; the rest comes with `task_await`
+
+Rules of this file, each a promise with a test:
+
+* An agent has no tool that the session has not, nothing is allowed to it that is not allowed to the session, and what it does
+  passes the same gate, hooks and journal. Its session says who delegated; the session that delegates says where it went.
+* It draws from what is left of the run's time, tokens, money and calls. Its rounds are fewer the deeper it is.
+* Whatever goes wrong with it is a typed error that names it: `limit` (and which), `io_error` (its model), `permission_denied`,
+  `cancelled`, `validation_failed` (its work did not pass its check).
+* It never outlives the run that delegated to it. Stopping a call stops its agent.
+* After two failures in a row in one run the same agent is not tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
+from secrets import token_hex
+from typing import Any, cast
+
+from ferrule.core.calls import ErrorType, Result
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.engine.background import TASK_TOOLS
+from ferrule.engine.hooks.events import DelegationPre
+from ferrule.tools.context import Context
+from ferrule.tools.definition import OWN, Loading, Tool
+from ferrule.tools.launch import Launch
+
+from .lineage import Lineage
+from .roster import Roster
+from .sub_agent import DELEGATE, SubAgent, named
+from .verification import planned
+from .work import DelegatedWork, Delegator, Home, Request
+
+MOST_FAILURES = 2
+MOST_RETRIES = 5
+UNNAMED = "unnamed"
+"""What an agent that was made for one task is called."""
+_TASK_TOOLS = frozenset(tool.name for tool in TASK_TOOLS)
+
+
+class Delegation:
+    """One session's: what its calls of `delegate` do. `context.resource(Delegation)` finds it."""
+
+    def __init__(self, home: Home, driver: Delegator, roster: Roster) -> None:
+        self._home = home
+        self._driver = driver
+        self._roster = roster
+        self._own: dict[str, SubAgent] = {}
+        self._failures: dict[str, tuple[int, str]] = {}
+        self._run = ""
+
+    @property
+    def agents(self) -> dict[str, SubAgent]:
+        """The agents of this session, by name."""
+        return {**self._roster.agents, **self._own}
+
+    def add(self, agent: SubAgent) -> None:
+        """Let this session delegate to one more. Its tool's description stays as it is. Raises ConfigError for a name that is taken."""
+        if agent.name in self.agents:
+            raise ConfigError(f"there is an agent `{agent.name}` already", hint="choose another name")
+        self._own[agent.name] = agent
+
+    async def run(self, request: Request, context: Context) -> dict[str, Any] | Launch:
+        """Carry a request out. Raises ToolFailed."""
+        work = self._planned(request, context, token_hex(16))
+        work = await self._allowed(work)
+        self._refuse_failed(work)
+        if request.wait:
+            return await self._counted(work)
+        self._check_room(work.name)
+        shown = {"status": "started", "agent": work.name, "session": work.session_id}
+        return Launch(lambda: self._counted(work), f"agent {work.name}", of_run=True, shown=shown)
+
+    # ---- what would be done
+
+    def _planned(self, request: Request, context: Context, session_id: str) -> DelegatedWork:
+        """Everything that can be refused before anybody is asked."""
+        if not request.task.strip():
+            raise _wrong("the task is empty; say what to do")
+        if not 0 <= request.max_verify_retries <= MOST_RETRIES:
+            raise _wrong(f"max_verify_retries = {request.max_verify_retries}: 0 to {MOST_RETRIES}")
+        depth, most = self._lineage.depth, self._roster.limits.max_depth
+        if depth >= most:
+            raise ToolFailed(
+                ErrorType.LIMIT, f"nothing was delegated: limit max_depth = {most}; do the work here"
+            )
+        definition = self._definition(request)
+        self._check_model(request)
+        work = DelegatedWork(
+            request,
+            definition,
+            self._tools(definition, request),
+            context,
+            session_id,
+            self._home,
+            self._driver,
+            self._roster,
+        )
+        if work.check:
+            dispatcher = self._driver.dispatcher
+            if request.verify:
+                # Named in the call: no more than the model itself may call. A definition's check is its author's.
+                planned(work.check, dispatcher.catalog, dispatcher.unseen)
+            else:
+                planned(work.check, dispatcher.catalog)
+        return work
+
+    @property
+    def _lineage(self) -> Lineage:
+        return self._driver.lineage
+
+    def _definition(self, request: Request) -> SubAgent:
+        agents = self.agents
+        if request.agent:
+            if found := agents.get(request.agent):
+                return found
+            near = get_close_matches(request.agent, agents, 1)
+            known = (
+                f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(agents)) or 'none'}"
+            )
+            raise ToolFailed(ErrorType.NOT_FOUND, f"there is no agent `{request.agent}`; {known}")
+        if request.tools is None:
+            raise _wrong(
+                f"name an `agent`, or the `tools` of one; agents: {', '.join(sorted(agents)) or 'none'}"
+            )
+        catalog = self._driver.dispatcher.catalog
+        names = tuple(_full(catalog.get(name)) or name for name in request.tools)
+        return SubAgent(UNNAMED, "made for one task", tools=names)
+
+    def _tools(self, definition: SubAgent, request: Request) -> list[Tool]:
+        """Those of the session's tools that the agent may use and the request names."""
+        last = self._lineage.depth + 1 >= self._roster.limits.max_depth
+        catalog = self._driver.dispatcher.catalog
+        for name in request.tools or ():
+            tool = catalog.get(name)
+            if tool is None or tool.loading is Loading.INTERNAL:
+                near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
+                raise _wrong(f"there is no tool `{name}`" + (f"; nearest: {near}" if near else ""))
+            if not definition.may_use(tool.full_name):
+                raise ToolFailed(
+                    ErrorType.PERMISSION_DENIED, f"the agent `{definition.name}` may not use `{name}`"
+                )
+        wanted = None if request.tools is None else {_full(catalog.get(name)) for name in request.tools}
+        chosen = {
+            tool.full_name
+            for tool in catalog
+            if definition.may_use(tool.full_name)
+            and (wanted is None or tool.full_name in wanted)
+            and not (last and tool.full_name == DELEGATE)
+        }
+        if DELEGATE in chosen:
+            chosen |= _TASK_TOOLS
+        self._say_missing(definition, [tool.full_name for tool in catalog], chosen)
+        # What a file's tool took the name of is for its script, wherever the file's tool goes.
+        found = [t for t in catalog if t.full_name in chosen or (t.namespace == OWN and t.name in chosen)]
+        listed = wanted is not None or definition.tools is not None
+        return [_loaded(tool) if listed else tool for tool in found]
+
+    def _say_missing(self, definition: SubAgent, there: list[str], chosen: set[str]) -> None:
+        missing = [
+            pattern for pattern in definition.tools or () if not any(named(name, [pattern]) for name in there)
+        ]
+        if missing and not chosen:
+            raise _wrong(
+                f"the agent `{definition.name}` needs {', '.join(missing)}, and this session has none of it"
+            )
+        if missing:
+            said = ", ".join(f"`{name}`" for name in missing)
+            self._driver.log.notice(
+                "delegation", f"the agent `{definition.name}` does without {said}: this session has none"
+            )
+
+    @property
+    def models(self) -> set[str]:
+        """Those that an agent may be asked to use: the session's, its agents' and what the limits name."""
+        agents = (agent.model for agent in self.agents.values())
+        return {self._home.model, *self._roster.limits.models, *agents} - {""}
+
+    def _check_model(self, request: Request) -> None:
+        allowed = self.models
+        if request.model and request.model not in allowed:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"the model `{request.model}` may not be used for this; allowed: {', '.join(sorted(allowed))}",
+            )
+
+    async def _allowed(self, work: DelegatedWork) -> DelegatedWork:
+        """After the hooks; one that changes the request has the result judged again. Raises ToolFailed."""
+        told = DelegationPre(work.name, work.request.as_dict(), work.session_id)
+        outcome = await self._driver.hooks.fire(told)
+        if outcome.blocked:
+            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was delegated: {outcome.blocked}")
+        assert isinstance(outcome.payload, DelegationPre)
+        changed = dict(outcome.payload.request)
+        if changed == dict(told.as_dict()["request"]) or changed == work.request.as_dict():
+            return work
+        tool = self._driver.dispatcher.catalog.get(DELEGATE)
+        assert tool is not None
+        checked = tool.arguments.check(changed)
+        if checked.problems:
+            raise _wrong(f"a hook changed the request: {'; '.join(checked.problems)}")
+        decision = self._driver.dispatcher.gate.decide(tool, checked.values)
+        if decision.verdict != "allow":
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"nothing was delegated: as a hook changed it, it is not allowed: {decision.reason}",
+            )
+        request = Request.of(checked.values)
+        return self._planned(replace(request, wait=work.request.wait), work.context, work.session_id)
+
+    # ---- bounds
+
+    def _check_room(self, name: str) -> None:
+        working, most = self._lineage.tree.working, self._roster.limits.max_concurrent
+        if working >= most:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"`{name}` was not started: limit max_concurrent = {most}; {working} agents are at work, wait for one",
+            )
+
+    @contextmanager
+    def _room(self, name: str) -> Generator[None]:
+        self._check_room(name)
+        self._lineage.tree.working += 1
+        try:
+            yield
+        finally:
+            self._lineage.tree.working -= 1
+
+    def _refuse_failed(self, work: DelegatedWork) -> None:
+        run = work.context.identity.run
+        if run != self._run:
+            self._run, self._failures = run, {}
+        times, why = self._failures.get(work.name, (0, ""))
+        if times >= MOST_FAILURES:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"`{work.name}` was not asked again: it failed {times} times in a row ({why}); do it in another way",
+            )
+
+    async def _counted(self, work: DelegatedWork) -> dict[str, Any]:
+        with self._room(work.name):
+            try:
+                done = await work.done()
+            except ToolFailed as error:
+                times = self._failures.get(work.name, (0, ""))[0] + 1
+                self._failures[work.name] = (times, error.message[:200])
+                raise
+        self._failures.pop(work.name, None)
+        return done
+
+
+def value_of(result: Result) -> dict[str, Any]:
+    """What a call of `delegate` gave. Raises ToolFailed with its error, or with the news that there is nobody to delegate to."""
+    message = result.error_message or ""
+    found: Any = result.data
+    if result.success and isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    if result.error_type is ErrorType.NOT_FOUND and message.startswith(f"there is no tool `{DELEGATE}`"):
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, "nothing was delegated: this session has no agents")
+    raise ToolFailed(
+        result.error_type if not result.success else ErrorType.INTERNAL_ERROR, message or "no answer"
+    )
+
+
+def _loaded(tool: Tool) -> Tool:
+    """Whoever was given a tool by name need not search for it."""
+    return replace(tool, loading=Loading.ALWAYS) if tool.loading is Loading.DEFERRED else tool
+
+
+def _full(tool: Tool | None) -> str:
+    return tool.full_name if tool is not None else ""
+
+
+def _wrong(why: str) -> ToolFailed:
+    return ToolFailed(ErrorType.VALIDATION_FAILED, why)

@@ -1,0 +1,123 @@
+"""Where a session stands among those that delegate to each other, and what all of them share: time, tokens, money, calls, places.
+
+A session that delegates, the sessions of its agents and theirs are a tree. Tokens, their price and calls are counted where a model
+answers and count for every session above; whoever has none left asks no model again. So agents that work side by side share what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from ferrule.core.events import Usage
+from ferrule.core.limits import Limits
+from ferrule.engine.budgets import NANO
+
+
+class Budget:
+    """Tokens of one run, or whatever else is counted. What is spent here is spent in `above`, too."""
+
+    def __init__(self, most: int | None, above: Budget | None = None) -> None:
+        self._most = most
+        self._above = above
+        self._used = 0
+
+    def spend(self, tokens: int) -> None:
+        """Count what a model's answer took."""
+        self._used += tokens
+        if self._above is not None:
+            self._above.spend(tokens)
+
+    def left(self) -> int | None:
+        """Tokens that are left here and in all above; None where nothing bounds them. Below 0 if more was used."""
+        found = [] if self._most is None else [self._most - self._used]
+        above = None if self._above is None else self._above.left()
+        return min([*found, above] if above is not None else found, default=None)
+
+
+class Shared:
+    """What a run and all below it may spend: tokens, money (in billionths of a dollar) and calls, by the names of their limits."""
+
+    def __init__(self, limits: Limits, above: Shared | None = None) -> None:
+        cost = None if limits.max_cost is None else round(limits.max_cost * NANO)
+        most = {"max_tokens": limits.max_tokens, "max_cost": cost, "max_calls": limits.max_calls}
+        up: Mapping[str, Budget] = {} if above is None else above.budgets
+        self.budgets = {name: Budget(bound, up.get(name)) for name, bound in most.items()}
+
+    def spend(self, usage: Usage, calls: int) -> None:
+        """Count a model's answer."""
+        self.budgets["max_tokens"].spend(usage.input + usage.output)
+        self.budgets["max_cost"].spend(usage.cost)
+        self.budgets["max_calls"].spend(calls)
+
+    def left(self, name: str) -> int | None:
+        """What is left of a limit here and in all above; None where nothing bounds it."""
+        return self.budgets[name].left()
+
+    def used_up(self) -> str:
+        """A limit that forbids another question to a model; "" if there is none. After the last call the model may still answer."""
+        for name in self.budgets:
+            left = self.left(name)
+            if left is not None and (left < 0 or (left == 0 and name != "max_calls")):
+                return name
+        return ""
+
+
+class Tree:
+    """What a session and all below it share."""
+
+    def __init__(self) -> None:
+        self.working = 0
+        """Agents at work now."""
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def asking(self) -> asyncio.Lock:
+        """Held while a person is asked: one question at a time, whoever in the tree has it. Other loops have their own."""
+        return self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+@dataclass(slots=True)
+class Lineage:
+    """One session's place. `agent` is what it is, "" for the session at the root; `parent` and `call` say who delegated to it.
+
+    `above` is what it draws from. `shared` and `deadline` (in the loop's time) are those of its run.
+    """
+
+    tree: Tree
+    limits: Limits
+    depth: int = 0
+    agent: str = ""
+    parent: str = ""
+    call: str = ""
+    above: Shared | None = None
+    shared: Shared = field(default_factory=lambda: Shared(Limits()))
+    deadline: float | None = None
+
+    @staticmethod
+    def root(limits: Limits) -> Lineage:
+        """The place of a session that nobody delegated to."""
+        return Lineage(Tree(), limits, shared=Shared(limits))
+
+    def below(self, limits: Limits, agent: str, parent: str, call: str) -> Lineage:
+        """The place of an agent that this session delegates to."""
+        return Lineage(self.tree, limits, self.depth + 1, agent, parent, call, self.shared)
+
+    def begin(self, limits: Limits, elapsed: float = 0.0) -> None:
+        """A run begins: it has its own tokens, money, calls and time, of which `elapsed` seconds are gone."""
+        self.limits = limits
+        self.shared = Shared(limits, self.above)
+        now = asyncio.get_running_loop().time() - elapsed
+        self.deadline = None if limits.max_seconds is None else now + limits.max_seconds
+
+    def end(self) -> None:
+        """The run is over: what a person calls beside runs has tokens, money and calls of its own."""
+        self.shared = Shared(self.limits, self.above)
+        self.deadline = None
+
+    def seconds_left(self) -> float | None:
+        """Time that the run has left; None where nothing bounds it."""
+        if self.deadline is None:
+            return None
+        return self.deadline - asyncio.get_running_loop().time()

@@ -1,0 +1,108 @@
+"""`SubAgent`: an agent that others delegate to; and how far delegation may go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.core.limits import Limits
+from ferrule.permissions.gate import MODES
+
+if TYPE_CHECKING:
+    from ferrule.engine.hooks.events import EventHook
+
+DELEGATE = "delegate"
+"""The name of the tool."""
+
+HARDEST_DEPTH = 5
+MOST_CONCURRENT = 5
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@frozen
+class SubAgent:
+    """What an agent is for and what it may use. All of it narrows what whoever delegates has; nothing here can widen it.
+
+    `description` is for whoever chooses an agent, `prompt` are its own instructions. `tools` are names, or patterns with `*`,
+    of tools of the session that delegates (None: all of them but `delegate`, which must be named), `denied` are taken away from these.
+    `model` is `provider:model` ("": that of the session). `limits` hold where they are tighter than what is left of the
+    session's. `mode` is a permission mode; the tighter of it and the session's holds. `hooks` come after the session's own.
+    `verify` checks its work (see `engine.delegation.verification`) where a request names no check.
+
+    Raises ConfigError, naming the agent.
+    """
+
+    name: str
+    description: str
+    prompt: str = ""
+    tools: tuple[str, ...] | list[str] | None = None
+    denied: tuple[str, ...] | list[str] = ()
+    model: str = ""
+    limits: Limits | None = None
+    mode: str = ""
+    hooks: tuple[EventHook, ...] = ()
+    verify: str = ""
+    source: str = "python"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"an agent is named {self.name!r}", hint="letters, digits, `_` and `-`, at most 64"
+            )
+        if not self.description.strip():
+            raise ConfigError(f"the agent `{self.name}` has no description", hint="say what it is good for")
+        if self.mode and self.mode not in MODES:
+            raise ConfigError(
+                f"the agent `{self.name}`: there is no mode `{self.mode}`",
+                hint=f"use one of {', '.join(MODES)}",
+            )
+        if isinstance(self.tools, str) or isinstance(self.denied, str):  # pyright: ignore[reportUnnecessaryIsInstance] - programs are not all checked
+            raise ConfigError(f"the agent `{self.name}`: tools are a list of names")
+
+    def may_use(self, tool: str) -> bool:
+        """Whether its tools include this one, if the session has it."""
+        if matches(tool, self.denied):
+            return False
+        return tool != DELEGATE if self.tools is None else named(tool, self.tools)
+
+
+def named(tool: str, patterns: Iterable[str]) -> bool:
+    """Whether one of these names or patterns means this tool. `delegate` is meant by its own name only."""
+    return matches(tool, (one for one in patterns if tool != DELEGATE or one == DELEGATE))
+
+
+def matches(tool: str, patterns: Iterable[str]) -> bool:
+    """Whether a name fits one of these patterns."""
+    return any(fnmatchcase(tool, pattern) for pattern in patterns)
+
+
+@frozen
+class DelegationLimits:
+    """How far a session and all below it may delegate. What is given can only be tighter than the hard bounds.
+
+    `max_depth` counts agents below one another (an agent of the session is at depth 1), `max_concurrent` those at work at the same
+    time in all. `rounds` are the rounds of one message at depth 1, 2, ...; the last holds for all that are deeper. `models`
+    may be asked for in a request, beside the session's own and those of its agents. Source: systems.md §4.1.
+    """
+
+    max_depth: int = 3
+    max_concurrent: int = MOST_CONCURRENT
+    rounds: tuple[int, ...] = (10, 5, 3)
+    models: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_depth <= HARDEST_DEPTH:
+            raise ConfigError(f"max_depth = {self.max_depth}: 1 to {HARDEST_DEPTH}")
+        if not 1 <= self.max_concurrent <= MOST_CONCURRENT:
+            raise ConfigError(f"max_concurrent = {self.max_concurrent}: 1 to {MOST_CONCURRENT}")
+        if not self.rounds or min(self.rounds) < 1:
+            raise ConfigError(f"rounds = {self.rounds}: at least one number, each at least 1")
+
+    def rounds_at(self, depth: int) -> int:
+        """Rounds of one message of an agent at this depth, 1 or more."""
+        return self.rounds[min(depth, len(self.rounds)) - 1]

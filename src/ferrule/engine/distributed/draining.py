@@ -1,0 +1,71 @@
+"""A worker's journal as its jobs see it: from the moment that the worker leaves, nothing is written any more.
+
+Ending a process cancels what runs in it, and a run that is cancelled writes that it was. A worker that is asked to stop must not
+end other people's runs: they stay open, as after a `kill -9`, and another worker goes on with them. Leases are still
+given back, each when its run has stopped here, so that nobody has to wait for them to run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ferrule.core.errors import JournalError
+from ferrule.core.events import Event, Record
+from ferrule.core.identity import Identity
+from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.journal.sqlite import Journal
+
+
+class LeavingJournal:
+    """Another journal, until `leave`. Closing it closes that one."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.left = False
+
+    def leave(self) -> None:
+        """From now on `append` and `lease` raise JournalError (`journal_left`)."""
+        self.left = True
+
+    def append(
+        self,
+        session: str,
+        run: str,
+        events: Sequence[Event],
+        *,
+        identity: Identity,
+        at: Sequence[int] | None = None,
+    ) -> list[Record]:
+        self._check()
+        return self._journal.append(session, run, events, identity=identity, at=at)
+
+    def lease(self, session: str) -> None:
+        self._check()
+        self._journal.lease(session)
+
+    def _check(self) -> None:
+        if self.left:
+            raise JournalError("this worker leaves: others go on with its runs", code="journal_left")
+
+    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+        return self._journal.records(session, after=after)
+
+    def head(self, session: str) -> tuple[int, str]:
+        return self._journal.head(session)
+
+    def verify(self, session: str) -> None:
+        self._journal.verify(session)
+
+    def sessions(
+        self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
+    ) -> list[SessionInfo]:
+        return self._journal.sessions(tenant=tenant, user=user, limit=limit)
+
+    def find(self, prefix: str, *, tenant: str | None = None, user: str | None = None) -> SessionInfo:
+        return self._journal.find(prefix, tenant=tenant, user=user)
+
+    def release(self, session: str) -> None:
+        self._journal.release(session)
+
+    def close(self) -> None:
+        self._journal.close()

@@ -1,0 +1,129 @@
+"""How a job becomes a run, once: whoever takes it goes on where the journal says that it stands.
+
+A worker may die, freeze or be cut off at any point, and another gets the same job. The journal decides what is left to do: a run
+that has ended is only told of, one that was begun is resumed (effects that may have happened are asked of their tools' probes,
+`engine.recovery`), one that was not begun begins. Two workers on one job: the session's lease lets one of them write
+(`storage.journal.postgres_lease`); the other waits for the end of the run, and tells the same. Where an earlier run of the session was left
+open, that one is finished first.
+
+A journal lets its own process write a session as often as it likes, so jobs of one session take turns here (`Turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
+from ferrule.core.events import RunFinished, RunStarted
+from ferrule.engine.agent import Agent
+from ferrule.engine.session import Session
+from ferrule.storage.journal.sqlite import Journal
+
+from .jobs import Job, told
+
+AGAIN = 1.0
+"""Seconds between two tries to become the writer of a session, or to reach the journal."""
+PASSING = ("journal_leased", "journal_unreachable", "journal_unsure")
+"""Errors of the journal after which the same is tried again: another has the session, or the database is away."""
+GONE = "the worker that ran this is gone"
+
+Make = Callable[[Job, Journal], Agent]
+"""Makes the agent that works a job, with this journal, for the job's tenant and user."""
+
+
+class Turns:
+    """Who of one process may work a session now: one at a time, in the order they came."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[object]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def of(self, session: str) -> AsyncGenerator[None]:
+        """Wait for the turn, and have it until the end of the block."""
+        lock = self._locks.setdefault(session, asyncio.Lock())
+        here, me = self._waiting.setdefault(session, []), object()
+        here.append(me)
+        try:
+            async with lock:
+                yield
+        finally:
+            here.remove(me)
+            if not here:
+                del self._waiting[session], self._locks[session]
+
+
+async def work(job: Job, journal: Journal, make: Make, turns: Turns | None = None) -> dict[str, Any]:
+    """Work a job to its end, or find that it has ended: its outcome (`jobs.told`).
+
+    Raises FerruleError where the run could not be begun or gone on with. While the journal is away, or another has the session, it waits.
+    """
+    async with (turns or Turns()).of(job.session):
+        while True:
+            try:
+                begun, outcome = standing(journal, job)
+                if outcome is not None:
+                    return outcome
+                await _go_on(job, make(job, journal), begun)
+            except JournalError as error:
+                if error.code not in PASSING or _cancelled():
+                    raise
+                await asyncio.sleep(AGAIN)
+            except FerruleError:
+                # How the run ended is in the journal; what never became a run is raised.
+                if standing(journal, job)[1] is None:
+                    raise
+
+
+def _cancelled() -> bool:
+    """Whether this job was cancelled, and the journal was away while that was to be written: the run stays open."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def standing(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
+    """Whether the run was begun (None: not even its session), and what it came to, if it did."""
+    begun = False
+    try:
+        for record in journal.records(job.session):
+            # The session may be somebody else's: then there is nothing to tell, and resuming it says so.
+            if record.run != job.run or (record.tenant, record.user) != (job.tenant, job.user):
+                continue
+            begun = begun or isinstance(record.event, RunStarted)
+            if isinstance(record.event, RunFinished):
+                return True, _outcome(job, record.event)
+    except SessionNotFound:
+        return None, None
+    return begun, None
+
+
+def _outcome(job: Job, end: RunFinished) -> dict[str, Any]:
+    used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
+    return told(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
+
+
+async def _go_on(job: Job, agent: Agent, begun: bool | None) -> None:
+    try:
+        session = agent.session(id=job.session) if begun is None else agent.resume(job.session)
+        try:
+            if begun:
+                await session.resume(GONE)
+            else:
+                await _finish_others(session)
+                await session.run(job.text, run=job.run)
+        finally:
+            await session.close()
+    finally:
+        await agent.disconnect()
+
+
+async def _finish_others(session: Session) -> None:
+    """Finish a run of another job that was left open. How it ended is told to whoever waits for it."""
+    try:
+        await session.resume(GONE)
+    except FerruleError:
+        if session.driver.machine.active:
+            raise

@@ -1,0 +1,200 @@
+"""A worker: takes jobs from the queue and works them, many at once; takes over the jobs of workers that are not heard of any more.
+
+    Worker("postgresql://ferrule@db/ferrule", make_agent, concurrency=16).run()
+
+Queue, retries of the database and the handing out of jobs are DBOS's; so is the outcome of each. Whose jobs are taken over is found
+out in `beats`. A worker that was only frozen may come back: its sessions' leases have gone to others by then, so it can
+write nothing, and waits for what they come to (`work`).
+
+A worker that is asked to stop takes no more jobs, lets those at work end for `grace` seconds, stops the others where they are
+(`leaving`), gives its leases back, and says that it is gone. There is one worker in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ferrule.core.errors import FerruleError
+from ferrule.storage.journal.sqlite import Journal
+from ferrule.storage.locations import journal_at
+
+from .draining import LeavingJournal
+from .heartbeats import Beats
+from .job_run import Make, Turns, work
+from .jobs import (
+    APPLICATION,
+    MOST_WORKERS,
+    QUEUE,
+    SCHEDULED,
+    SCHEMA,
+    VERSION,
+    WORKFLOW,
+    Job,
+    NoScale,
+    driver_url,
+    libpq_url,
+    options,
+    reach,
+    told,
+)
+
+if TYPE_CHECKING:
+    from dbos import DBOS
+
+BEAT = 2.0
+"""Seconds between two beats."""
+
+
+class Worker:
+    """One process's. `per_tenant` bounds the jobs of a tenant at work anywhere at once; None is no bound. All workers of a queue
+    should say the same: the one that began last decides. `lost_after` and `grace` are seconds.
+
+    Raises ConfigError for a database that is none.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        make: Make,
+        *,
+        concurrency: int = 16,
+        per_tenant: int | None = None,
+        lost_after: float = 15.0,
+        grace: float = 5.0,
+        journal: Journal | None = None,
+        name: str = "",
+    ) -> None:
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        self.journal = LeavingJournal(journal or journal_at(libpq_url(database)))
+        self._database = database
+        self._make = make
+        self._concurrency = concurrency
+        self._per_tenant = per_tenant
+        self._grace = grace
+        self._lost_after = lost_after
+        self._beats = Beats(database, self.name, lost_after)
+        self._turns = Turns()
+        self._working = 0
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Work until `stop`, or SIGTERM or SIGINT. Raises NoScale if the extra is missing, and QueueUnreachable at the start;
+        later the database may go and come back."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._asked_to_stop)
+        dbos = self._launch()
+        try:
+            while not self._stopped.wait(min(BEAT, self._lost_after / 4)):
+                self._beats.beat()
+        finally:
+            self._leave(dbos)
+
+    def stop(self) -> None:
+        """End it; jobs that are not done are taken over by others."""
+        self._stopped.set()
+
+    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+        # The thread that this interrupts may hold the very lock that setting the event takes.
+        threading.Thread(target=self.stop, name="ferrule-stop").start()
+
+    def _leave(self, dbos: DBOS) -> None:
+        from dbos import DBOS
+
+        for event in dbos.background_thread_stop_events:
+            event.set()
+        end = time.monotonic() + self._grace
+        while self._working and time.monotonic() < end:
+            time.sleep(0.05)
+        self.journal.leave()
+        DBOS.destroy()
+        self.journal.close()
+        self._beats.leave()
+
+    def _launch(self) -> DBOS:
+        try:
+            from dbos import DBOS
+        except ImportError as error:
+            raise NoScale("workers need the extra `scale`", hint="pip install 'ferrule[scale]'") from error
+        reach(self._database)
+        self._beats.begin()
+        dbos = DBOS(
+            config={
+                "name": APPLICATION,
+                "system_database_url": driver_url(self._database),
+                "dbos_system_schema": SCHEMA,
+                "application_version": VERSION,
+                "executor_id": self.name,
+                # A job that is stopped because its worker leaves is a warning there, with a traceback for each.
+                "log_level": "ERROR",
+                "use_listen_notify": True,
+                "scheduler_polling_interval_sec": 5.0,
+            }
+        )
+        logging.getLogger("dbos").addFilter(_worth_saying)
+        self._register()
+        DBOS.launch()
+        DBOS.register_queue(
+            QUEUE,
+            worker_concurrency=self._concurrency,
+            partition_concurrency=self._per_tenant,
+            polling_interval_sec=0.2,
+            on_conflict="always_update",
+        )
+        return dbos
+
+    def _register(self) -> None:
+        from dbos import DBOS
+
+        @DBOS.step(name="ferrule.work", preemptible=True)
+        async def step(job: dict[str, Any]) -> dict[str, Any]:
+            return await self._worked(job)
+
+        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_WORKERS)
+        async def workflow(job: dict[str, Any]) -> dict[str, Any]:
+            return await step(job)
+
+        @DBOS.workflow(name=SCHEDULED)
+        async def scheduled(at: datetime, job: dict[str, Any]) -> None:
+            due = Job.of({**job, "run": f"{DBOS.workflow_id}-run"}).named()
+            handed: Any = options(due)
+            await DBOS.enqueue_workflow_with_options_async(handed, due.as_dict())
+
+        del workflow, scheduled
+
+    async def _worked(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What a job came to. A job that can never begin has failed, whatever the reason: trying again would find the same."""
+        job = Job.of(given)
+        self._working += 1
+        try:
+            return await work(job, self.journal, self._make, self._turns)
+        except Exception as error:  # noqa: BLE001  boundary: somebody's code makes the agent, and its error is the job's outcome
+            return self._failed(job, error)
+        finally:
+            self._working -= 1
+
+    def _failed(self, job: Job, error: Exception) -> dict[str, Any]:
+        if self.journal.left:
+            # Not an outcome: the job stays at work in the queue, and another goes on with it.
+            raise asyncio.CancelledError from error
+        if isinstance(error, FerruleError):
+            return told(job, "failed", code=error.code, detail=str(error))
+        return told(job, "failed", code="job_failed", detail=f"{type(error).__name__}: {error}")
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """A job that somebody cancelled is no error of its worker; DBOS logs it as one, with a traceback."""
+    from dbos import error as errors
+
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, errors.DBOSAwaitedWorkflowCancelledError)

@@ -1,0 +1,237 @@
+"""What the bus hands on: an event or a piece of one session, encoded once, without secrets.
+
+An event of the journal has the number that it has there, and it has it before it is written: a session has one writer. Pieces (words as
+they arrive, lines of progress) are never stored; they are numbered behind the event before them. So the place of an event is the
+same in every process, and what follows event 12 is 12.1 or 13.
+
+    {"v":1,"kind":…,"tenant":…,"user":…,"session":…,"run":…,"time":…,"sequence":"12.1","cursor":…,"payload":{…}}
+
+`time` is ms since 1970: when it happened, or for events that were read from the journal, when they were written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
+from json.encoder import encode_basestring
+from typing import Any, ClassVar, NamedTuple, Protocol, get_args
+
+from ferrule.core.calls import compact
+from ferrule.core.errors import FerruleError
+from ferrule.core.events import Event, Record, spell
+from ferrule.core.frozen import frozen
+from ferrule.core.identity import Identity
+from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.storage.journal.hash_chain import escaped
+
+FORMAT = 1
+"""Version of the encoded form."""
+
+DROPPED = "bus.dropped"
+"""To a subscriber that was too slow: which events it did not get."""
+CLOSED = "bus.closed"
+"""The last one of a subscription that the bus ended; `reason` says why."""
+OPERATOR = "bus.operator"
+"""Somebody subscribed as an operator: who, to what, and why."""
+FAILED = "audit.redaction_failed"
+"""In the place of an event whose payload could not be redacted: `of` is its kind."""
+
+PIECES: dict[type, str] = {
+    TextDelta: "piece.text",
+    ReasoningDelta: "piece.reasoning",
+    Progress: "piece.progress",
+}
+KINDS = frozenset(
+    {str(cls.kind) for cls in get_args(Event)}
+    | set(PIECES.values())
+    | {"approval.requested", "bus.tap_removed", DROPPED, CLOSED, OPERATOR, FAILED}
+)
+"""Every kind there is, but for those of events that a later version wrote."""
+
+
+SessionKey = tuple[str, str, str]
+"""Tenant, user, session."""
+
+
+class CursorError(FerruleError):
+    """A subscription cannot begin where it was asked to: `cursor_unknown` or `cursor_too_old`."""
+
+    code = "cursor_unknown"
+    exit_code = 2
+
+
+class Redacts(Protocol):
+    """What takes secrets out (`permissions.redaction.Redactor`). May raise: then the payload is withheld. Used from several threads."""
+
+    @property
+    def by_line(self) -> bool:
+        """Whether a secret may hold spaces."""
+        ...
+
+    def body(self, text: str) -> str:
+        """JSON text without secrets."""
+        ...
+
+    def text(self, text: str) -> str:
+        """Text without secrets."""
+        ...
+
+    def may_hold(self, text: str) -> bool:
+        """False if nothing in this text can be a secret, nor the beginning of one that goes on in its line."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where something stands in its session: the number of the event, and of the piece behind it (0: the event itself)."""
+
+    event: int = 0
+    piece: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.event}.{self.piece}" if self.piece else str(self.event)
+
+    @staticmethod
+    def parse(text: str) -> Place:
+        """Raises CursorError."""
+        event, _, piece = text.partition(".")
+        if not (_number(event) and (not piece or _number(piece))):
+            raise CursorError(f"no such place: {text[:40]!r}", hint="give a cursor back as it was received")
+        return Place(int(event), int(piece or 0))
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+@frozen
+class ApprovalAsked:
+    """A person is asked. What subscribers see of the question; the approver has the request itself, unredacted."""
+
+    kind: ClassVar[str] = "approval.requested"
+    call_id: str
+    tool: str
+    risk: str
+    reason: str
+    digest: str
+    labels: tuple[str, ...] = ()
+    preview: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@frozen
+class OperatorSubscribed:
+    """See `OPERATOR`. `tenant`, `user` and `session` say to what; "" is all of them."""
+
+    kind: ClassVar[str] = OPERATOR
+    operator: str
+    reason: str = ""
+    tenant: str = ""
+    user: str = ""
+    session: str = ""
+
+
+@frozen
+class TapRemoved:
+    """A tap of the bus raised and hears no more; for operators."""
+
+    kind: ClassVar[str] = "bus.tap_removed"
+    error: str
+
+
+Item = Live | ApprovalAsked | OperatorSubscribed | TapRemoved
+"""What a feed takes."""
+
+
+@frozen
+class BusEvent:
+    """One event or piece. Immutable, shared between all that receive it.
+
+    `sequence` is its place in its session; `identity` and `sequence` are None for what the bus says to one subscriber alone. `time` is
+    seconds since 1970. `cursor`, given back to `subscribe`, goes on behind it. `data` is the encoded form, in UTF-8.
+    """
+
+    kind: str
+    identity: Identity | None
+    time: float
+    sequence: Place | None
+    cursor: str
+    data: bytes
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The event's own fields, as JSON values without secrets. Read from `data` each time: keep it if you need it twice."""
+        return json.loads(self.data)["payload"]
+
+
+def described(item: Item) -> tuple[str, str]:
+    """`(kind, body)` of something that is to be published, with whatever secrets it holds. Raises TypeError for what is no JSON."""
+    if isinstance(item, Progress):
+        return PIECES[Progress], compact({"call_id": item.call_id, "text": item.text})
+    if isinstance(item, TextDelta | ReasoningDelta):
+        return PIECES[type(item)], compact({"text": item.text})
+    if isinstance(item, ApprovalAsked | OperatorSubscribed | TapRemoved):
+        shown = {one.name: getattr(item, one.name) for one in fields(item)}
+        return item.kind, compact(shown)
+    return spell(item)
+
+
+def redacted(item: Item, redactor: Redacts) -> tuple[str, str]:
+    """`(kind, body)` without secrets. If that fails, for whatever reason, the payload is withheld and the kind is `FAILED`."""
+    kind = "unknown"
+    try:
+        kind, body = described(item)
+        return kind, redactor.body(body)
+    except Exception as error:  # noqa: BLE001  boundary: what could not be redacted is not shown, nor what an error says of it
+        return FAILED, compact({"of": kind, "error": type(error).__name__})
+
+
+def sealed(
+    kind: str, body: str, *, identity: Identity | None, time: float, place: Place | None, cursor: str = ""
+) -> BusEvent:
+    """The event with its encoded form."""
+    who = identity
+    names = ("", "", "", "") if who is None else (who.tenant, who.user, who.session, who.run)
+    tenant, user, session, run = map(encode_basestring, names)
+    head = (
+        f'{{"v":{FORMAT},"kind":{encode_basestring(kind)},"tenant":{tenant},"user":{user},"session":{session},"run":{run},'
+        f'"time":{int(time * 1000)},"sequence":"{"" if place is None else place}","cursor":"{cursor}","payload":'
+    )
+    try:
+        data = f"{head}{body}}}".encode()
+    except UnicodeEncodeError:
+        data = escaped(f"{head}{body}}}").encode()
+    return BusEvent(kind, who, time, place, cursor, data)
+
+
+@frozen
+class Lost:
+    """Events of a session that a reader did not get: the first and the last of them, and how many they are."""
+
+    session: SessionKey
+    first: Place
+    last: Place
+    count: int
+
+
+def dropped(lost: Sequence[Lost], time: float) -> BusEvent:
+    """The notice that says so."""
+    ranges = [
+        {
+            **dict(zip(("tenant", "user", "session"), one.session, strict=True)),
+            "first": str(one.first),
+            "last": str(one.last),
+            "count": one.count,
+        }
+        for one in lost
+    ]
+    body = compact({"count": sum(one.count for one in lost), "ranges": ranges})
+    return sealed(DROPPED, body, identity=None, time=time, place=None)
+
+
+def from_record(record: Record, redactor: Redacts) -> BusEvent:
+    """The event that a journal holds."""
+    kind, body = redacted(record.event, redactor)
+    who = Identity(record.tenant, record.user, record.session, record.run)
+    place = Place(record.seq)
+    return sealed(kind, body, identity=who, time=record.time / 1000, place=place, cursor=str(place))

@@ -1,0 +1,69 @@
+"""Text that arrives in pieces, redacted: a secret that was cut in two must not pass as two harmless halves.
+
+What is complete is shown: whole words, as long as nothing in their line can be a secret or its beginning. Once something can, the
+rest of the line is held until it ends; of a private key, until its end. The words of one answer that are still held when it is whole are
+shown with it; if it never becomes whole they are dropped.
+
+What was held back too long (`LONGEST`) is shown as one mark, up to the end of its line or key: the event of the whole answer has it.
+"""
+
+from __future__ import annotations
+
+from ferrule.permissions.redaction import mark
+
+from .events import Redacts
+
+LONGEST = 8192
+"""Characters that are held at the most."""
+
+_WORD = "".join(map(chr, range(0x21, 0x7F)))
+"""What a word of a secret can be made of. Anything else, a space or a letter of another script, ends it."""
+_KEY, _KEY_END = "-----begin", "-----end"
+
+
+class Pieces:
+    """One stream of text. `add` gives what may be shown now, redacted; `rest` what is left when the text is whole."""
+
+    def __init__(self, redactor: Redacts) -> None:
+        self._redactor = redactor
+        self._held = ""
+        self._until = ""
+        """What ends the text that is left out, while there is one."""
+
+    def add(self, text: str) -> str:
+        """Raises whatever the redactor raises; what was held is gone then."""
+        held, self._held = self._held + text, ""
+        if self._until:
+            begin = held.lower().find(self._until)
+            if begin < 0:
+                self._held = held[-len(_KEY_END) :]
+                return ""
+            held, self._until = held[begin:], ""
+        cut = self._complete(held)
+        shown = self._redactor.text(held[:cut]) if cut else ""
+        if len(held) - cut > LONGEST:
+            self._until = _KEY_END if _KEY in held[cut:].lower() else "\n"
+            return shown + mark(held[cut:])
+        self._held = held[cut:]
+        return shown
+
+    def rest(self) -> str:
+        """As `add`."""
+        held = "" if self._until else self._held
+        self.drop()
+        return self._redactor.text(held) if held else ""
+
+    def drop(self) -> None:
+        """Forget what was held."""
+        self._held = self._until = ""
+
+    def _complete(self, text: str) -> int:
+        """How much of the text is complete."""
+        low = text.lower()
+        begin = low.rfind(_KEY)
+        if begin >= 0 and _KEY_END not in low[begin:]:
+            return text.rfind("\n", 0, begin) + 1
+        line = text.rfind("\n") + 1
+        if self._redactor.by_line or self._redactor.may_hold(text[line:]):
+            return line
+        return line + len(text[line:].rstrip(_WORD))

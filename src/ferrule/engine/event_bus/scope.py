@@ -1,0 +1,138 @@
+"""Whose events a subscription gets, and which kinds of them.
+
+Who may subscribe to what is decided where people are known, by whoever makes a scope out of them: the bus keeps to it and never widens it. A
+scope of one's own is never blank and never a pattern; an operator's is a type of its own, so that nobody becomes one by leaving something out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import fields
+from fnmatch import fnmatchcase
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.core.identity import Identity
+
+from .events import CLOSED, DROPPED, FAILED, KINDS
+
+Key = tuple[str | None, str | None, str | None]
+"""Tenant, user and session; None stands for all."""
+
+
+@frozen
+class OwnSession:
+    """One session of the person who owns it."""
+
+    tenant: str
+    user: str
+    session: str
+
+    def __post_init__(self) -> None:
+        _whole(self)
+
+    @property
+    def key(self) -> Key:
+        return (self.tenant, self.user, self.session)
+
+
+@frozen
+class OwnSessions:
+    """All sessions of one person."""
+
+    tenant: str
+    user: str
+
+    def __post_init__(self) -> None:
+        _whole(self)
+
+    @property
+    def key(self) -> Key:
+        return (self.tenant, self.user, None)
+
+
+@frozen
+class Operator:
+    """Sessions of others: `name` is who looks, `reason` why. Subscribing so is an event itself (`bus.operator`).
+
+    Without `tenant`, `user` or `session`: all of them. Each needs the one before it.
+    """
+
+    name: str
+    reason: str = ""
+    tenant: str | None = None
+    user: str | None = None
+    session: str | None = None
+
+    def __post_init__(self) -> None:
+        named = {name: part for name, part in (("name", self.name), *_parts(self.key)) if part is not None}
+        if blank := [name for name, part in named.items() if not part.strip()]:
+            raise ConfigError(f"operator without {', '.join(blank)}", code="identity_blank")
+        if None in self.key[: sum(part is not None for part in self.key)]:
+            raise ConfigError("an operator's scope names the session of no user, or the user of no tenant")
+
+    @property
+    def key(self) -> Key:
+        return (self.tenant, self.user, self.session)
+
+
+Scope = OwnSession | OwnSessions | Operator
+
+
+def scope_of(given: Scope | Identity) -> Scope:
+    """The scope; an identity stands for its session."""
+    return OwnSession(given.tenant, given.user, given.session) if isinstance(given, Identity) else given
+
+
+def _whole(scope: OwnSession | OwnSessions) -> None:
+    blank = [part.name for part in fields(scope) if not getattr(scope, part.name).strip()]
+    if blank:
+        raise ConfigError(f"subscription without {', '.join(blank)}", code="identity_blank")
+
+
+def _parts(key: Key) -> Iterable[tuple[str, str | None]]:
+    return zip(("tenant", "user", "session"), key, strict=True)
+
+
+class Kinds:
+    """Which kinds are wanted: names, or the beginning of names with a `*` (`call.*`). Without any: all.
+
+    What the bus has to say to the subscriber always comes, and so does a payload that was withheld from any event that is wanted. Raises
+    ConfigError for a name or pattern of no kind there is: it would wait for ever.
+    """
+
+    def __init__(self, patterns: Iterable[str] | None) -> None:
+        self._patterns = None if patterns is None else (*patterns, DROPPED, CLOSED, FAILED)
+        self._known: dict[str, bool] = {}
+        for pattern in self._patterns or ():
+            if not any(_fits(kind, pattern) for kind in KINDS):
+                near = difflib.get_close_matches(pattern, KINDS, 1)
+                raise ConfigError(
+                    f"no event is of the kind `{pattern}`", hint=f"did you mean `{near[0]}`?" if near else ""
+                )
+
+    def __contains__(self, kind: str) -> bool:
+        if self._patterns is None:
+            return True
+        known = self._known.get(kind)
+        if known is None:
+            if len(self._known) > 1000:
+                # Kinds of later versions are anybody's names.
+                self._known.clear()
+            known = self._known[kind] = any(_fits(kind, pattern) for pattern in self._patterns)
+        return known
+
+    @property
+    def all(self) -> bool:
+        """Whether every kind is wanted."""
+        return self._patterns is None
+
+    @property
+    def pieces(self) -> bool:
+        """Whether words are wanted as they arrive."""
+        return "piece.text" in self or "piece.reasoning" in self
+
+
+def _fits(kind: str, pattern: str) -> bool:
+    return fnmatchcase(kind, pattern) if "*" in pattern else kind == pattern

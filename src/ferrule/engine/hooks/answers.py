@@ -1,0 +1,110 @@
+"""What a hook answered, read strictly: anything that is not clearly an answer counts as a broken hook.
+
+    None                                          allow
+    Action, Block, Change                         as they are
+    {"action": "allow", "context": "…"}           also `message`
+    {"action": "block", "reason": "…"}            also `ask`
+    {"action": "modify", "payload": {…}}
+    {"action": "delegate", "request": {…}}
+
+Never an answer: True, False, a text, a list, a dictionary with a key that is not in this table. A guard that returns
+`False` for "no" must not be taken for one that lets everything pass (systems.md §4.1: there anything else was a yes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from .call_hooks import Ask, Block, Change
+from .events import Action, Garbage, Payload, json_value
+
+LONGEST = 4096
+"""Characters of a reason, a context or a message; the rest is cut and said."""
+
+_KEYS: dict[str, frozenset[str]] = {
+    "allow": frozenset({"context", "message"}),
+    "block": frozenset({"reason", "message"}),
+    "ask": frozenset({"reason", "message"}),
+    "modify": frozenset({"payload", "context", "message"}),
+    "delegate": frozenset({"request", "message"}),
+}
+_VERDICTS: dict[str, Literal["allow", "block", "ask", "delegate"]] = {
+    "allow": "allow",
+    "block": "block",
+    "ask": "ask",
+    "modify": "allow",
+    "delegate": "delegate",
+}
+
+
+def read_answer(answer: object, payload: Payload) -> Action:
+    """The action that an answer to `payload` means. Raises Garbage, saying what was found."""
+    match answer:
+        case None:
+            return Action()
+        case Action():
+            action = answer
+        case Block():
+            action = Action("block", answer.reason)
+        case Ask():
+            action = Action("ask", answer.reason)
+        case Change():
+            action = Action(payload={"arguments": json_value(answer.arguments)})
+        case Mapping():
+            action = _from_mapping(cast("Mapping[Any, Any]", answer))
+        case _:
+            raise Garbage(
+                f"it answered {_shown(answer)}; an answer is `allow`, `block`, `modify`, `ask` or `delegate`"
+            )
+    return _checked(action, payload)
+
+
+def _from_mapping(answer: Mapping[Any, Any]) -> Action:
+    verdict = answer.get("action")
+    known = _KEYS.get(verdict) if isinstance(verdict, str) else None
+    if known is None:
+        raise Garbage(f"it answered with the action {_shown(verdict)}")
+    strange = [key for key in answer if key != "action" and key not in known]
+    if strange:
+        raise Garbage(f"its answer `{verdict}` has the key {_shown(strange[0])}")
+    reason, context, message = (answer.get(key) or "" for key in ("reason", "context", "message"))
+    change = _object(answer, "payload") if verdict == "modify" else None
+    request = _object(answer, "request") if verdict == "delegate" else None
+    meant = _VERDICTS[cast("str", verdict)]
+    return Action(meant, reason, change, request, context, message)
+
+
+def _object(answer: Mapping[Any, Any], key: str) -> Mapping[str, Any]:
+    found = answer.get(key)
+    if not isinstance(found, Mapping):
+        raise Garbage(f"`{key}` of its answer must be an object, found {_shown(found)}")
+    return cast("Mapping[str, Any]", found)
+
+
+def _checked(action: Action, payload: Payload) -> Action:
+    texts: dict[str, str] = {}
+    for name in ("reason", "context", "message", "stop"):
+        text: object = getattr(action, name)
+        if not isinstance(text, str):
+            raise Garbage(f"`{name}` of its answer must be a text, found {_shown(text)}")
+        texts[name] = text if len(text) <= LONGEST else text[:LONGEST] + f" [cut: {len(text)} characters]"
+    if action.verdict not in ("allow", "block", "ask", "delegate"):
+        raise Garbage(f"it answered {_shown(action.verdict)}")
+    if action.verdict in ("block", "ask") and not texts["reason"]:
+        texts["reason"] = "it gave no reason"
+    change = None if action.payload is None else json_value(action.payload)
+    if change is not None:
+        payload.changed(change)
+    request = None if action.request is None else json_value(action.request)
+    if action.verdict == "delegate" and (request is None or payload.event != "tool.pre"):
+        raise Garbage(f"it delegates at `{payload.event}`; only a call (`tool.pre`) can be delegated")
+    return Action(action.verdict, payload=change, request=request, **texts)
+
+
+def _shown(value: object) -> str:
+    """A value in a message, short; its own text may be broken too."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # noqa: BLE001  boundary: the kind is all there is to say
+        return type(value).__name__

@@ -1,0 +1,128 @@
+"""Event hooks on calls, behind the dispatcher's seam (`hooks.Hook`): one adapter per hook, so that what one changes is
+validated and judged again before the next one sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from ferrule.core.calls import ErrorType, Result
+from ferrule.engine.delegation.sub_agent import DELEGATE
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Tool
+
+from .call_hooks import Answer, Ask, Block, Change, Hook
+from .chain import Hooks, refusal
+from .events import DEFAULT_PRIORITY, EventHook, ToolPost, ToolPre, json_value
+
+
+class CallHook:
+    """One event hook on `tool.pre`, `tool.post` or both."""
+
+    def __init__(self, hooks: Hooks, hook: EventHook) -> None:
+        self._hooks = hooks
+        self._hook = hook
+        self.priority = hook.priority
+        self.name = hook.name
+
+    async def before(
+        self, tool: Tool, values: Mapping[str, Any], context: Context
+    ) -> Block | Change | Ask | Answer | None:
+        """The hook's word on a call."""
+        if not self._hook.on("tool.pre"):
+            return None
+        occasion = self._hooks.occasion(ToolPre.of(context.call_id, tool, values))
+        payload = cast("ToolPre", occasion.payload)
+        action = (await self._hooks.tell(self._hook, occasion)).action
+        if action.context:
+            context.tell(_by(self._hook, action.context))
+        if action.verdict == "block":
+            return Block(refusal(self._hook, action))
+        if action.verdict == "delegate" and tool.full_name == DELEGATE:
+            # A hook that delegates every call would delegate its own delegations for ever.
+            return Block(f"the hook `{self._hook.name}` delegates a delegation")
+        if action.verdict == "delegate":
+            request = action.request or {}
+            return Answer(lambda: self._hooks.delegated(request))
+        if action.payload is not None:
+            changed = payload.changed(action.payload).arguments
+            question = refusal(self._hook, action) if action.verdict == "ask" else ""
+            if question or changed != payload.arguments:
+                return Change(changed, question)
+            return None
+        return Ask(refusal(self._hook, action)) if action.verdict == "ask" else None
+
+    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+        """The hook's word on a result."""
+        if not self._hook.on("tool.post"):
+            return None
+        posted = ToolPost(
+            result.call_id,
+            tool.known_as,
+            result.success,
+            result.data,
+            str(result.error_type),
+            result.error_message or "",
+            result.duration_ms,
+            self._hooks.arguments.get(result.call_id),
+            tool=tool,
+        )
+        occasion = self._hooks.occasion(posted)
+        payload = cast("ToolPost", occasion.payload)
+        action = (await self._hooks.tell(self._hook, occasion)).action
+        if action.context:
+            result = replace(result, notes=(*result.notes, _by(self._hook, action.context)))
+        if action.verdict in ("block", "ask"):
+            said = f"the call ran, its result was withheld by {refusal(self._hook, action)}"
+            return replace(
+                result, success=False, data=None, error_type=ErrorType.PERMISSION_DENIED, error_message=said
+            )
+        if action.payload is None:
+            return result if action.context else None
+        value = payload.changed(action.payload).result
+        if result.success:
+            return replace(result, data=value)
+        return replace(result, error_message=value if isinstance(value, str) else str(value))
+
+
+class Remembered:
+    """The last in the row: keeps what a call ran with, for those that judge its result."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> None:
+        """What the hooks before it left of the arguments."""
+        self._hooks.arguments[context.call_id] = json_value(dict(values))
+
+    async def after(self, tool: Tool, result: Result, context: Context) -> None:
+        """All have seen it."""
+        self._hooks.arguments.pop(result.call_id, None)
+
+
+def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook, ...]:
+    """All hooks on calls in their order: those of the seam itself count as priority 100, or what their `priority` says."""
+    rows: list[tuple[int, Hook]] = []
+    for hook in given:
+        if not isinstance(hook, EventHook):
+            rows.append((getattr(hook, "priority", DEFAULT_PRIORITY), hook))
+        elif hook.on("tool.pre") or hook.on("tool.post"):
+            rows.append((hook.priority, CallHook(hooks, hook)))
+    found = [hook for _, hook in sorted(rows, key=lambda row: row[0])]
+    return (*found, Remembered(hooks)) if hooks.on("tool.post") else tuple(found)
+
+
+def with_hook(row: Sequence[Hook], hooks: Hooks, hook: EventHook) -> tuple[Hook, ...]:
+    """The hooks on calls with one more in its place; `hooks` has it already."""
+    if not (hook.on("tool.pre") or hook.on("tool.post")):
+        return tuple(row)
+    found: list[Hook] = [one for one in row if not isinstance(one, Remembered)]
+    found = sorted(
+        [*found, CallHook(hooks, hook)], key=lambda one: getattr(one, "priority", DEFAULT_PRIORITY)
+    )
+    return (*found, Remembered(hooks)) if hooks.on("tool.post") else tuple(found)
+
+
+def _by(hook: EventHook, text: str) -> str:
+    return f"[hook {hook.name}] {text}"

@@ -1,0 +1,218 @@
+"""The hooks of a session in their order: asked one after another, the first no ends it, changes chain.
+
+    outcome = await hooks.fire(TurnStart("delete everything"))
+
+Rules of this file:
+
+* Lower priority number first; among equals, in the order in which they were given.
+* A hook that raises, runs out of time, answers garbage, or whose `when` fails is *broken*. At an event where a no means
+  something (`GATING`) that is a no, unless the hook says `on_error: allow` (then it is a notice) or `ask`. Elsewhere it is a notice.
+* A hook sees what the hooks before it made of the payload, as a copy of its own.
+* Nothing here is journaled but notices; a refusal is in the journal as the result or the error that it becomes.
+
+Not protected: a Python hook is part of this program and can do anything; a blocking one that runs out of time is left behind
+in its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.frozen import frozen
+from ferrule.core.identity import Identity
+
+from .answers import read_answer
+from .events import GATING, Action, DelegationPost, DelegationPre, EventHook, Failed, Occasion, Payload
+
+Delegate = Callable[[Mapping[str, Any], Identity], Awaitable[Any]]
+"""Has another agent do what a request says, for somebody, and gives its answer: text or a JSON value. It brings its own gate;
+the agent must be made with the same hooks."""
+
+NOBODY = Identity("local", "unknown", "none", "none")
+
+
+@frozen
+class Outcome:
+    """What all hooks together made of an event. `payload` is as they changed it.
+
+    `blocked` is the refusal, hook and reason, "" if there was none; `broken` says that it was a hook that could not be asked.
+    `asked` is a question for a person, `context` what the model should read, by hook.
+    """
+
+    payload: Payload
+    blocked: str = ""
+    reason: str = ""
+    broken: bool = False
+    asked: str = ""
+    context: tuple[tuple[str, str], ...] = ()
+
+
+@frozen
+class Told:
+    """One hook's action; `broken` if it is what its failure means."""
+
+    action: Action
+    broken: bool = False
+
+
+class Hooks:
+    """The hooks of one session. Given to an Agent, it hands its hooks and its `delegate` on to each session's own.
+
+    `delegate` does the work of calls that a hook delegates; without it such a call is refused.
+
+    `notice(topic, text)` tells a person; `identity()` says who the session is for now.
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[EventHook],
+        *,
+        delegate: Delegate | None = None,
+        workspace: str = "",
+        mode: str = "default",
+    ) -> None:
+        self.hooks = tuple(sorted(hooks, key=lambda hook: hook.priority))
+        self.added: tuple[EventHook, ...] = ()
+        """Those that came while the session ran (`engine.registration.registration`)."""
+        self.notice: Callable[[str, str], None] = lambda topic, text: None
+        self.identity: Callable[[], Identity] = lambda: NOBODY
+        self.stop = ""
+        """Why the model is not to be asked again in this run; emptied with the next one."""
+        self.arguments: dict[str, Mapping[str, Any]] = {}
+        """Of calls that run, by call id, as JSON values."""
+        self.delegate = delegate
+        self.through: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
+        """The session's own way to delegate (`engine.delegation.delegation`), which asks the hooks itself. Raises ToolFailed."""
+        self.agent_type = self.agent_id = ""
+        """Of the sub-agent whose session this is."""
+        self._workspace = workspace
+        self._mode = mode
+        self._by_event: dict[str, tuple[EventHook, ...]] = {}
+
+    def on(self, event: str) -> tuple[EventHook, ...]:
+        """Those on an event, in order."""
+        found = self._by_event.get(event)
+        if found is None:
+            found = self._by_event[event] = tuple(hook for hook in self.hooks if hook.on(event))
+        return found
+
+    def add(self, hook: EventHook) -> None:
+        """One more, from the next event on. Calls have their own row (`hook_calls.with_hook`)."""
+        self.hooks = tuple(sorted((*self.hooks, hook), key=lambda one: one.priority))
+        self.added = (*self.added, hook)
+        self._by_event = {}
+
+    async def fire(self, payload: Payload) -> Outcome:
+        """Ask the hooks of this event. Never raises for what a hook does."""
+        occasion = self.occasion(payload)
+        outcome = Outcome(occasion.payload)
+        for hook in self.on(occasion.event):
+            told = await self.tell(hook, replace(occasion, payload=outcome.payload))
+            outcome = _after(outcome, hook, told)
+            if outcome.blocked:
+                break
+        if outcome.asked and not outcome.blocked:
+            # Only a call can be put before a person; elsewhere a question that nobody is asked is a no.
+            outcome = replace(outcome, blocked=outcome.asked, reason=outcome.asked)
+        return outcome
+
+    def occasion(self, payload: Payload) -> Occasion:
+        """This event now."""
+        if self.agent_type:
+            payload = replace(payload, agent_type=self.agent_type, agent_id=self.agent_id)
+        return Occasion(payload, self.identity(), self._workspace, self._mode)
+
+    async def tell(self, hook: EventHook, occasion: Occasion) -> Told:
+        """Ask one hook. A broken one answers with what its `on_error` means."""
+        try:
+            if hook.when is not None and not hook.when(occasion):
+                return Told(Action())
+            async with asyncio.timeout(hook.timeout):
+                # Its own copy: an answer is compared with what was, and what is changed in place changes nothing.
+                answer = await hook.run(replace(occasion, payload=occasion.payload.copied()))
+            action = read_answer(answer, occasion.payload)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody stopped us: something the hook waited for was cancelled.
+            return await self._broken(hook, occasion, "it cancelled itself")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: a broken hook is a no (fail closed)
+            return await self._broken(hook, occasion, _said(error, hook))
+        if action.message:
+            self.notice("hook", f"`{hook.name}`: {action.message}")
+        if action.payload is not None:
+            changed = ", ".join(f"`{key}`" for key in sorted(action.payload))
+            self.notice("hook", f"`{hook.name}` changed {changed} of `{occasion.event}`")
+        if action.stop and not self.stop:
+            self.stop = f"stopped by the hook `{hook.name}`: {action.stop}"
+        return Told(action)
+
+    async def _broken(self, hook: EventHook, occasion: Occasion, why: str) -> Told:
+        self.notice("hook", f"`{hook.name}` is broken: {why}")
+        if occasion.payload.event != "error":
+            await self.fire(Failed("hook", "hook_broken", why, hook.name))
+        if occasion.payload.event not in GATING or hook.on_error == "allow":
+            return Told(Action(), broken=True)
+        verdict = "ask" if hook.on_error == "ask" else "block"
+        return Told(Action(verdict, f"it failed: {why}"), broken=True)
+
+    async def delegated(self, request: Mapping[str, Any]) -> Any:
+        """Have a call's work done by another agent. Raises ToolFailed for a no, and where there is no other agent."""
+        from ferrule.core.calls import ErrorType
+
+        if self.delegate is None and self.through is not None:
+            return await self.through(request)
+        agent = str(request.get("agent", ""))
+        before = await self.fire(DelegationPre(agent, request))
+        if before.blocked:
+            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was delegated: {before.blocked}")
+        if self.delegate is None:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                "a hook delegates this call, and there is no agent to delegate to",
+            )
+        assert isinstance(before.payload, DelegationPre)
+        request = before.payload.request
+        answer = await self.delegate(request, self.identity())
+        after = await self.fire(DelegationPost(agent, request, answer))
+        if after.blocked:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"the delegated answer was withheld: {after.blocked}"
+            )
+        assert isinstance(after.payload, DelegationPost)
+        return after.payload.result
+
+
+def _after(outcome: Outcome, hook: EventHook, told: Told) -> Outcome:
+    action = told.action
+    if action.payload is not None:
+        outcome = replace(outcome, payload=outcome.payload.changed(action.payload))
+    if action.context:
+        outcome = replace(outcome, context=(*outcome.context, (hook.name, action.context)))
+    if action.verdict == "block":
+        return replace(outcome, blocked=refusal(hook, action), reason=action.reason, broken=told.broken)
+    if action.verdict == "ask" and not outcome.asked:
+        return replace(outcome, asked=refusal(hook, action), broken=told.broken)
+    return outcome
+
+
+def refusal(hook: EventHook, action: Action) -> str:
+    """Hook and reason, as whoever was refused reads it."""
+    return f"the hook `{hook.name}`: {action.reason}"
+
+
+def _said(error: BaseException, hook: EventHook) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {hook.timeout:g} s"
+    if isinstance(error, (FerruleError, ToolFailed)):
+        return str(error)
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  boundary: the kind is all there is to say
+        text = type(error).__name__
+    return text[:500]

@@ -1,0 +1,440 @@
+"""Hooks on events: what they are told, what they may answer, and what one is.
+
+    event             payload          blocking it means                                  may be changed
+    session.start     SessionStart     no run of the session starts                       -
+    session.end       SessionEnd       (too late)                                         -
+    turn.start        TurnStart        the message is refused                             text
+    turn.end          TurnEnd          the model goes on, with the reason as its message  -
+    tool.pre          ToolPre          the call gets `permission_denied`                  arguments
+    tool.post         ToolPost         the result is withheld                             result
+    completion.pre    CompletionPre    the model is not asked, the run fails              messages
+    completion.post   CompletionPost   the answer is withheld, its calls are refused      text, calls
+    delegation.pre    DelegationPre    nothing is delegated                               request
+    delegation.post   DelegationPost   the answer is withheld                             result
+    delegation.post_verify  DelegationVerified  the work did not pass its check           -
+    error             Failed           (too late)                                         -
+    custom.*          Custom           the emitter is told                                data
+
+Names, order and meaning follow requirement 003 (lower priority number first, the first block wins, changes chain).
+Unlike there, a hook that cannot be asked is a no wherever a no means something (`GATING`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, ClassVar, Literal, Self, cast
+from uuid import UUID
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.core.identity import Identity
+from ferrule.tools.definition import Tool
+
+OnError = Literal["block", "allow", "ask"]
+
+DEFAULT_PRIORITY = 100
+DEFAULT_TIMEOUT = 30.0
+"""Seconds."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,127}")
+_CUSTOM = re.compile(r"custom\.(\*|[a-z0-9_]+(\.[a-z0-9_]+)*)")
+
+
+class Garbage(ValueError):
+    """A hook answered with something that is no answer. The hook counts as broken."""
+
+
+@frozen
+class Payload:
+    """What a hook is told. `event` is the event's name, `changeable` what an answer may change.
+
+    `agent_type` and `agent_id` say which sub-agent it happens in: its name and its session. Both are "" in a person's own session.
+    """
+
+    event: ClassVar[str] = ""
+    changeable: ClassVar[frozenset[str]] = frozenset()
+    agent_type: str = field(default="", kw_only=True)
+    agent_id: str = field(default="", kw_only=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As scripts, commands and `when` see it: JSON values only, the caller's own copy."""
+        return {part.name: json_value(getattr(self, part.name)) for part in fields(self) if part.repr}
+
+    def copied(self) -> Self:
+        """With values of its own, for a hook to do with what it likes."""
+        return replace(
+            self, **{part.name: deepcopy(getattr(self, part.name)) for part in fields(self) if part.repr}
+        )
+
+    def changed(self, change: Mapping[str, Any]) -> Self:
+        """With what an answer changes. Raises Garbage for what may not be changed, or not like this.
+
+        A script may hand the whole payload back: what is as it was says nothing.
+        """
+        before = self.as_dict()
+        news = {key: value for key, value in change.items() if key not in before or before[key] != value}
+        self.check(news)
+        wrong = sorted(set(news) - self.changeable)
+        if wrong:
+            can = ", ".join(f"`{name}`" for name in sorted(self.changeable)) or "nothing"
+            raise Garbage(f"it changes `{wrong[0]}`; of `{self.event}` can be changed: {can}")
+        return replace(self, **news)
+
+    def check(self, news: dict[str, Any]) -> None:
+        """Raise Garbage for a new value of the wrong form; other spellings are put under their name."""
+        _want(news, "text", str)
+
+
+@frozen
+class SessionStart(Payload):
+    event: ClassVar[str] = "session.start"
+    source: str = "startup"
+    """`startup` or `resume`."""
+    model: str = ""
+
+
+@frozen
+class SessionEnd(Payload):
+    event: ClassVar[str] = "session.end"
+    reason: str = "closed"
+
+
+@frozen
+class TurnStart(Payload):
+    """A person's message, before anything is done with it."""
+
+    event: ClassVar[str] = "turn.start"
+    changeable: ClassVar[frozenset[str]] = frozenset({"text"})
+    text: str = ""
+
+
+@frozen
+class TurnEnd(Payload):
+    """`stop` is `done`, `limit` or `failed`. `continued` counts how often a hook has sent this turn on.
+
+    A turn that a person or the caller cancels has no end: nobody waits for a hook then.
+    """
+
+    event: ClassVar[str] = "turn.end"
+    text: str = ""
+    stop: str = "done"
+    code: str = ""
+    detail: str = ""
+    continued: int = 0
+
+
+@frozen
+class ToolPre(Payload):
+    """A call that passed validation and policy. `args` is the same as `arguments` (requirement 003 writes it so).
+
+    `reads`, `writes`, `commands` and `urls` are the values of those arguments that the tool says to be paths to read, paths
+    to write, commands and addresses. `tool` is for Python hooks only.
+    """
+
+    event: ClassVar[str] = "tool.pre"
+    changeable: ClassVar[frozenset[str]] = frozenset({"arguments"})
+    id: str = ""
+    name: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    side_effect: str = ""
+    risk: str = ""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    commands: tuple[str | tuple[str, ...], ...] = ()
+    urls: tuple[str, ...] = ()
+    tool: Tool | None = field(default=None, repr=False, compare=False)
+
+    @staticmethod
+    def of(call_id: str, tool: Tool, values: Mapping[str, Any]) -> ToolPre:
+        """What a hook is told of this call."""
+        touched: dict[str, list[Any]] = {"read": [], "write": [], "command": [], "url": []}
+        for subject in tool.subjects(values):
+            touched.setdefault(subject.kind, []).append(subject.value)
+        found = (tuple(touched[kind]) for kind in ("read", "write", "command", "url"))
+        arguments = json_value(dict(values))
+        return ToolPre(
+            call_id, tool.known_as, arguments, str(tool.side_effect), str(tool.risk), *found, tool=tool
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        shown = Payload.as_dict(self)
+        shown["args"] = json_value(self.arguments)
+        return shown
+
+    def check(self, news: dict[str, Any]) -> None:
+        if "args" in news:
+            if news.get("arguments", news["args"]) != news["args"]:
+                raise Garbage("it changes `args` and `arguments` differently; they are the same")
+            news["arguments"] = news.pop("args")
+        _want(news, "arguments", dict)
+
+
+@frozen
+class ToolPost(Payload):
+    """What came of a call. `result` is its value, text or JSON; `error` its type, `none` if it succeeded."""
+
+    event: ClassVar[str] = "tool.post"
+    changeable: ClassVar[frozenset[str]] = frozenset({"result"})
+    id: str = ""
+    name: str = ""
+    success: bool = True
+    result: Any = None
+    error: str = "none"
+    message: str = ""
+    duration_ms: int = 0
+    arguments: Mapping[str, Any] | None = None
+    """As they ran; None where they are not known any more."""
+    tool: Tool | None = field(default=None, repr=False, compare=False)
+
+
+@frozen
+class CompletionPre(Payload):
+    """A question to the model. `messages` are objects with `index`, `role` (user, assistant, tool) and `content`;
+    an assistant's may have `tool_calls`, a tool's has `tool_call_id` and `name`.
+
+    What a hook changes here is changed for this question only; the session's history stays. It may leave messages out,
+    change their `content`, and add messages of the role `user` without an `index`.
+    """
+
+    event: ClassVar[str] = "completion.pre"
+    changeable: ClassVar[frozenset[str]] = frozenset({"messages"})
+    round: int = 1
+    messages: tuple[Mapping[str, Any], ...] = ()
+    tools: bool = True
+
+    def check(self, news: dict[str, Any]) -> None:
+        _want(news, "messages", list)
+
+
+@frozen
+class CompletionPost(Payload):
+    """An answer of the model. `calls` are objects with `id`, `name` and `arguments` (JSON text as it came).
+
+    A hook may leave calls out; each call that stays keeps its `id` and `name`.
+    """
+
+    event: ClassVar[str] = "completion.post"
+    changeable: ClassVar[frozenset[str]] = frozenset({"text", "calls"})
+    round: int = 1
+    text: str = ""
+    calls: tuple[Mapping[str, Any], ...] = ()
+    stop: str = "end"
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def check(self, news: dict[str, Any]) -> None:
+        _want(news, "text", str)
+        _want(news, "calls", list)
+
+
+@frozen
+class DelegationPre(Payload):
+    """Work that is about to be given to another agent. `request` is what `delegate` was called with, or the like;
+    `session` is the one that the agent would have."""
+
+    event: ClassVar[str] = "delegation.pre"
+    changeable: ClassVar[frozenset[str]] = frozenset({"request"})
+    agent: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    session: str = ""
+
+    def check(self, news: dict[str, Any]) -> None:
+        _want(news, "request", dict)
+
+
+@frozen
+class DelegationPost(Payload):
+    event: ClassVar[str] = "delegation.post"
+    changeable: ClassVar[frozenset[str]] = frozenset({"result"})
+    agent: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    result: Any = None
+    session: str = ""
+
+
+@frozen
+class DelegationVerified(Payload):
+    """An agent's work was checked (`engine.delegation.verification`): whether it `passed` and what the check said, at which attempt."""
+
+    event: ClassVar[str] = "delegation.post_verify"
+    agent: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    session: str = ""
+    attempt: int = 1
+    passed: bool = True
+    report: str = ""
+
+
+@frozen
+class Failed(Payload):
+    """Something went wrong: `where` is `run` (it failed or hit a limit) or `hook` (one is broken)."""
+
+    event: ClassVar[str] = "error"
+    where: str = "run"
+    code: str = ""
+    message: str = ""
+    hook: str = ""
+
+
+@frozen
+class Custom(Payload):
+    """An event of a tool's or a program's own. `name` is the whole event name, `custom.deployed`."""
+
+    event: ClassVar[str] = "custom.*"
+    changeable: ClassVar[frozenset[str]] = frozenset({"data"})
+    name: str = "custom.event"
+    data: Any = None
+
+
+PAYLOADS: dict[str, type[Payload]] = {
+    kind.event: kind
+    for kind in (
+        SessionStart, SessionEnd, TurnStart, TurnEnd, ToolPre, ToolPost, CompletionPre, CompletionPost,
+        DelegationPre, DelegationPost, DelegationVerified, Failed, Custom,
+    )
+}  # fmt: skip
+
+GATING = frozenset(PAYLOADS) - {"session.end", "turn.end", "error"}
+"""Where a hook that cannot be asked is a no. At the others nothing is left to be kept from happening: it is reported."""
+
+
+@frozen
+class Action:
+    """What a hook answered. Made by `allow`, `block`, `ask`, `modify`, `delegate`.
+
+    `payload` holds changed keys of the event's payload. `context` are words for the model (as data), `message` words for the
+    person; `stop` ends the run before the model is asked again, with this reason.
+    """
+
+    verdict: Literal["allow", "block", "ask", "delegate"] = "allow"
+    reason: str = ""
+    payload: Mapping[str, Any] | None = None
+    request: Mapping[str, Any] | None = None
+    context: str = ""
+    message: str = ""
+    stop: str = ""
+
+
+def allow(*, context: str = "", message: str = "") -> Action:
+    """Let it pass; a hook's yes never lifts a rule's no or question."""
+    return Action(context=context, message=message)
+
+
+def block(reason: str) -> Action:
+    """Keep it from happening. Whoever wanted it reads the reason and the hook's name."""
+    return Action("block", reason)
+
+
+def ask(reason: str) -> Action:
+    """A person must say yes (`tool.pre`; elsewhere a question is a no)."""
+    return Action("ask", reason)
+
+
+def modify(payload: Mapping[str, Any]) -> Action:
+    """Let it pass, changed: keys of the payload with their new values."""
+    return Action(payload=payload)
+
+
+def delegate(request: Mapping[str, Any]) -> Action:
+    """Have the call of `tool.pre` answered by another agent instead of being run."""
+    return Action("delegate", request=request)
+
+
+@frozen
+class Occasion:
+    """An event as it happens: what, for whom, where. `mode` is the permission mode."""
+
+    payload: Payload
+    identity: Identity
+    workspace: str = ""
+    mode: str = "default"
+
+    @property
+    def event(self) -> str:
+        """Its name; of an event of somebody's own, that name."""
+        return self.payload.name if isinstance(self.payload, Custom) else self.payload.event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventHook:
+    """One hook. Raises ConfigError for an event there is not.
+
+    `run` answers with an `Action`, a dictionary of its shape (`hook_answers`), or None to let it pass. `when` decides
+    whether it is asked at all. `timeout` is in seconds and covers one event; what runs in a thread of its own cannot be
+    ended, only left. `on_error`: what it means if it cannot be asked (`ask` counts as `block` except at `tool.pre`).
+    """
+
+    name: str
+    events: tuple[str, ...]
+    run: Callable[[Occasion], Awaitable[object]]
+    when: Callable[[Occasion], bool] | None = None
+    priority: int = DEFAULT_PRIORITY
+    timeout: float = DEFAULT_TIMEOUT
+    on_error: OnError = "block"
+    source: str = "python"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(f"a hook is named {self.name!r}", hint="letters, digits and `_ - . : /`")
+        if not self.events:
+            raise ConfigError(f"the hook `{self.name}` is on no event")
+        for event in self.events:
+            check_event(event, f"the hook `{self.name}`")
+        if not 0 < self.timeout <= 3600:
+            raise ConfigError(f"the hook `{self.name}` has {self.timeout:g} s", hint="above 0, up to 3600")
+        if self.on_error not in ("block", "allow", "ask"):
+            raise ConfigError(
+                f"the hook `{self.name}`: on_error = {self.on_error!r}", hint="block, allow or ask"
+            )
+
+    def on(self, event: str) -> bool:
+        """Whether it is on this event."""
+        return event in self.events or (event.startswith("custom.") and "custom.*" in self.events)
+
+
+def check_event(event: str, who: str) -> None:
+    """Raise ConfigError, naming `who` and the nearest event, if there is no such event."""
+    if event in PAYLOADS or _CUSTOM.fullmatch(event):
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(event, PAYLOADS, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(PAYLOADS)}"
+    raise ConfigError(f"{who} is on `{event}`, and there is no such event", hint=hint)
+
+
+def json_value(value: Any) -> Any:
+    """A copy made of JSON values. Raises Garbage for what has no such form: then no hook could judge it."""
+    if isinstance(value, Enum):
+        return json_value(value.value)
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [json_value(item) for item in cast("list[Any]", value)]
+    if callable(dump := getattr(value, "model_dump", None)):
+        return json_value(dump(mode="json"))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: json_value(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, (date, time, timedelta, PurePath, UUID, Decimal)):
+        return str(value)
+    raise Garbage(f"a value of the type {type(value).__name__} cannot be shown to a hook")
+
+
+def _want(news: dict[str, Any], name: str, kind: type) -> None:
+    if name not in news:
+        return
+    if not isinstance(news[name], (list, tuple) if kind is list else kind):
+        raise Garbage(f"`{name}` must be {_WORDS[kind]}, found {type(news[name]).__name__}")
+    news[name] = tuple(news[name]) if kind is list else news[name]
+
+
+_WORDS: dict[type, str] = {str: "text", dict: "an object", list: "a list"}

@@ -1,0 +1,156 @@
+"""The conversation with a model, with hooks around each question and each answer.
+
+What a hook changes of a question holds for that question. Wires encode a history once and expect it to grow, so a
+question that is no longer an extension of the last one is put to a conversation of its own: that costs what the history
+costs, and the provider's cache. An answer is shown to nobody before the hooks have seen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ferrule.core.calls import Call
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered
+from ferrule.core.messages import Message, UserMessage
+from ferrule.models.client import Exchange, Sink
+
+from .chain import Hooks, Outcome
+from .events import CompletionPost, CompletionPre, Garbage
+from .messages import as_messages, as_objects
+
+
+class _Held:
+    """A sink that shows nothing of an answer, only notices."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.notice = sink.notice
+
+    def text(self, piece: str) -> None:
+        """Kept back until the hooks have seen all of it."""
+
+    def reasoning(self, piece: str) -> None:
+        """Kept back."""
+
+
+class HookedExchange:
+    """One session's. `refused` says why the calls of the last answer must not run, "" if they may.
+
+    `tell(text, hook, at_once)` hands the model words of a hook, before this question or before the next.
+    """
+
+    def __init__(
+        self,
+        opened: Exchange,
+        again: Callable[[], Awaitable[Exchange]],
+        hooks: Hooks,
+        tell: Callable[[str, str, bool], None],
+    ) -> None:
+        self._inner = opened
+        self._tell = tell
+        self._again = again
+        self._hooks = hooks
+        self._sent: list[Message] = []
+        self._own = False
+        """Whether the conversation now holds something else than the session's history."""
+        self.round = 0
+        self.refused = ""
+        self.notices = opened.notices
+
+    async def _question(self, history: Sequence[Message], tools: bool) -> Sequence[Message]:
+        """What will be asked: the history itself if nothing was changed. Raises ProviderError."""
+        before = list(history)
+        told = CompletionPre(self.round, as_objects(before), tools)
+        outcome = await self._hooks.fire(told)
+        if outcome.blocked:
+            raise refused("the question to the model was blocked", outcome)
+        changed = outcome.payload
+        assert isinstance(changed, CompletionPre)
+        asked: list[Message] | None = None
+        if changed.messages != told.messages:
+            try:
+                asked = as_messages(changed.messages, before)
+            except Garbage as garbage:
+                said = f"a hook changed the question into something that is none: {garbage}"
+                raise ProviderError(said, code="hook_broken", retryable=False) from garbage
+        for name, text in outcome.context:
+            self._tell(text, name, True)
+        if asked is None:
+            return history
+        # What was just told stands in the history, behind what the hooks have seen of it.
+        if asked[-1] == before[-1]:
+            return [*asked[:-1], *history[len(before) - 1 :]]
+        return [*asked, *(UserMessage(f"[hook {name}] {text}") for name, text in outcome.context)]
+
+    async def ask(
+        self,
+        history: Sequence[Message],
+        *,
+        tools: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        sink: Sink | None = None,
+    ) -> ModelAnswered:
+        self.refused = ""
+        asked = await self._question(history, tools) if self._hooks.on("completion.pre") else history
+        await self._fit(asked, asked is not history)
+        watched = sink is not None and bool(self._hooks.on("completion.post"))
+        held = _Held(sink) if watched and sink is not None else sink
+        answer = await self._inner.ask(asked, tools=tools, schema=schema, sink=held)
+        if self._hooks.on("completion.post"):
+            answer = await self._judged(answer)
+            if sink is not None and answer.text:
+                sink.text(answer.text)
+        return answer
+
+    async def _fit(self, asked: Sequence[Message], own: bool) -> None:
+        if not own and not self._own:
+            return
+        if list(asked[: len(self._sent)]) != self._sent or (own and not self._own):
+            self._inner = await self._again()
+            self.notices = self._inner.notices
+        self._sent, self._own = list(asked), own
+
+    async def _judged(self, answer: ModelAnswered) -> ModelAnswered:
+        calls = tuple({"id": c.id, "name": c.tool, "arguments": c.arguments} for c in answer.calls)
+        used = answer.usage
+        told = CompletionPost(self.round, answer.text, calls, answer.stop, used.input, used.output)
+        outcome = await self._hooks.fire(told)
+        for name, text in outcome.context:
+            self._tell(text, name, False)
+        if outcome.blocked:
+            if not answer.calls:
+                # Its tokens are in no event: a failed question has none.
+                self._hooks.notice("hook", f"the withheld answer took {used.input} + {used.output} tokens")
+                raise refused("the answer of the model was withheld", outcome)
+            self.refused = outcome.blocked
+            withheld = f"[withheld: {outcome.blocked}]" if answer.text else ""
+            return replace(answer, text=withheld, reasoning="", raw=None)
+        changed = outcome.payload
+        assert isinstance(changed, CompletionPost)
+        if (changed.text, changed.calls) == (told.text, told.calls):
+            return answer
+        kept = _calls(changed.calls, answer.calls)
+        stop = "end" if answer.calls and not kept else answer.stop
+        return replace(answer, text=changed.text, calls=kept, reasoning="", raw=None, stop=stop)
+
+
+def refused(what: str, outcome: Outcome) -> ProviderError:
+    """The end of a run that a hook said no to."""
+    code = "hook_broken" if outcome.broken else "hook_blocked"
+    return ProviderError(f"{what} by {outcome.blocked}", code=code, retryable=False)
+
+
+def _calls(shown: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> tuple[Call, ...]:
+    """The calls that a hook left, in their order, with its arguments. Whether it left what it may was checked before."""
+    kept: list[Call] = []
+    left = list(calls)
+    for one in shown:
+        while left and (left[0].id, left[0].tool) != (one.get("id"), one.get("name")):
+            left.pop(0)
+        arguments = one.get("arguments")
+        if not left or not isinstance(arguments, str):
+            raise ProviderError("a hook changed the calls of an answer into others", code="hook_broken")
+        kept.append(replace(left.pop(0), arguments=arguments))
+    return tuple(kept)

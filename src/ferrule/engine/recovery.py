@@ -1,0 +1,99 @@
+"""A call that had started when its process died: what became of it is asked of the tool's probe, then of a person, then it is unknown.
+
+Only a person who is asked this very question can have it done again (`ApprovalRequest.died`); an approver that answers for a person
+(`--yes-to`) is not one. Nothing is tried again by itself.
+
+A call that a rule allowed then, and that a person would be asked about by now, is not started again because a probe says that it
+did not happen: the person is asked, or it is answered as not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.commands import Settle
+from ferrule.core.errors import FerruleError
+from ferrule.core.events import CallProbed, ToolAnswered
+from ferrule.permissions.approvals import Approver
+from ferrule.tools.context import Context
+from ferrule.tools.outcome_probe import SECONDS, UNKNOWN, Probed
+
+from .approval_requests import request
+from .dispatcher import Dispatcher, Prepared
+
+_ASKING = "settling.asking"
+
+
+async def settle(
+    command: Settle, prepared: Prepared, context: Context, dispatcher: Dispatcher, approver: Approver
+) -> CallProbed | ToolAnswered:
+    """What is known now, as an event."""
+    call = command.call
+    found, by = await _probed(prepared, context), "probe"
+    stricter = found.happened is False and _asks_by_now(command, prepared)
+    if (found.happened is None or stricter) and asks(approver) and prepared.tool is not None:
+        why = f"it did not happen: {command.reason} before" if stricter else _unclear(command.reason)
+        found, by = await _asked(why, prepared, context, approver)
+        stricter = stricter and found.happened is None
+    if stricter:
+        return ToolAnswered(_not_run(call, command.reason))
+    if found.happened is None:
+        return ToolAnswered(unknown(call, command.reason))
+    if found.happened is False:
+        return CallProbed(call.id, "not_happened", by)
+    return ToolAnswered(
+        dispatcher.found(prepared, found.value, "[done before the process ended; found out since]")
+    )
+
+
+def unknown(call: Call, reason: str) -> Result:
+    """The result of a call of which nobody knows what it did."""
+    message = f"outcome unknown: {reason} while it ran; check what it did before doing it again"
+    return Result.error(call, ErrorType.INTERNAL_ERROR, message)
+
+
+def _unclear(reason: str) -> str:
+    return f"its outcome is unknown: {reason} while it ran. Yes: do it again; no: tell the model that it is unknown"
+
+
+def _asks_by_now(command: Settle, prepared: Prepared) -> bool:
+    """Whether today's rules want a person for what a rule allowed then. What a person allowed then stays allowed."""
+    return command.evaluation.verdict == "allow" and prepared.evaluation.verdict == "ask"
+
+
+def _not_run(call: Call, reason: str) -> Result:
+    message = f"not run: {reason} before it took effect, and by now it needs a person's yes"
+    return Result.error(call, ErrorType.PERMISSION_DENIED, message)
+
+
+def asks(approver: Approver) -> bool:
+    """Whether this approver puts questions about unknown outcomes to a person."""
+    return bool(getattr(approver, "asks_about_unknown", False))
+
+
+async def _probed(prepared: Prepared, context: Context) -> Probed:
+    tool, values = prepared.tool, prepared.values
+    if tool is None or tool.probe is None or values is None:
+        return UNKNOWN
+    try:
+        async with asyncio.timeout(SECONDS):
+            found = await tool.probe(values, context)
+    except Exception as error:  # noqa: BLE001  boundary: a probe that breaks knows nothing, and that is said
+        context.note(
+            "probe",
+            f"`{tool.name}` could not find out what became of a call: {type(error).__name__}: {error}",
+        )
+        return UNKNOWN
+    return found if isinstance(found, Probed) else UNKNOWN  # pyright: ignore[reportUnnecessaryIsInstance]  somebody's code
+
+
+async def _asked(why: str, prepared: Prepared, context: Context, approver: Approver) -> tuple[Probed, str]:
+    # One question at a time, as everywhere.
+    waiting: asyncio.Lock = context.memory.setdefault(_ASKING, asyncio.Lock())
+    try:
+        async with waiting:
+            answer = await approver.ask(await request(prepared, context, died=why))
+    except FerruleError:
+        return UNKNOWN, ""
+    return (UNKNOWN, "") if answer.choice == "deny" else (Probed(False), answer.by)

@@ -1,0 +1,183 @@
+"""What a session may gain while it runs: tools, hooks and agents, so many of each, for this session alone.
+
+Who registers what, and whether it is fit, is decided before (`extensions.tool_files.registering`); that a person said yes is the gate's doing, since
+a registration is a call like any other. Here is what holds whoever asks: the bounds, no name that is taken, no hook that
+sees how hooks are registered, no model that the session could not ask anyway. Nothing of it outlives the process: a session that is
+resumed is told what is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.events import DirectCall, Event, NoticeGiven, ToolAnswered
+from ferrule.core.frozen import frozen
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.dispatcher import Dispatcher, parse_arguments
+from ferrule.engine.hooks.call_adapter import with_hook
+from ferrule.engine.hooks.chain import Hooks
+from ferrule.engine.hooks.events import EventHook, Occasion, ToolPost, ToolPre
+from ferrule.tools.definition import OWN, Tool
+
+from .session_catalog import SessionCatalog
+
+if TYPE_CHECKING:
+    from ferrule.engine.delegation.delegation import Delegation
+
+REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT = "register_tool", "register_hook", "register_agent"
+NAMES = (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT)
+"""Of the tools whose calls register something."""
+
+MOST = 1000
+FLOOR = 50
+"""The lowest priority of a hook that is registered: what was there before may stand before it."""
+SOURCE = "registration"
+"""Who tells the model what is gone."""
+
+
+@frozen
+class RegistrationLimits:
+    """How much one session may gain. Source of the defaults: systems.md §4.1. Raises ConfigError."""
+
+    tools: int = 50
+    hooks: int = 30
+    agents: int = 10
+
+    def __post_init__(self) -> None:
+        for name, value in (("tools", self.tools), ("hooks", self.hooks), ("agents", self.agents)):
+            if not 0 <= value <= MOST:
+                raise ConfigError(f"{name} = {value}: 0 to {MOST}")
+
+
+class Registrar(Protocol):
+    """The driver of a session that may gain something. `callers` says for each direct call who made it (`DirectCall.by`)."""
+
+    dispatcher: Dispatcher
+    hooks: Hooks
+    callers: dict[str, str]
+
+    @property
+    def delegation(self) -> Delegation: ...
+
+    def watch_end(self) -> None:
+        """Let hooks be asked at the session's end, where none was before."""
+        ...
+
+
+class Registration:
+    """One session's. `context.resource(Registration)` finds it."""
+
+    def __init__(self, driver: Registrar, limits: RegistrationLimits) -> None:
+        self._driver = driver
+        self._limits = limits
+        self._agents = 0
+
+    @property
+    def catalog(self) -> SessionCatalog:
+        """The session's tools."""
+        catalog = self._driver.dispatcher.catalog
+        assert isinstance(catalog, SessionCatalog)
+        return catalog
+
+    def caller(self, call_id: str) -> str:
+        """The id of the call that made this one; "" if a model, a person or a hook made it."""
+        by = self._driver.callers.get(call_id, "")
+        return by.removeprefix("call ") if by.startswith("call ") else ""
+
+    def name_of(self, name: str) -> str:
+        """What the tool that registers is called here: a file may have taken its name."""
+        return f"{OWN}::{name}" if f"{OWN}::{name}" in self.catalog else name
+
+    def add_tool(self, tool: Tool) -> int:
+        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that is taken or denied."""
+        catalog = self.catalog
+        left = _left("tools", len(catalog.added), self._limits.tools)
+        if self._driver.dispatcher.gate.hidden(tool):
+            raise ConfigError(f"a deny rule names `{tool.full_name}`", hint="choose another name")
+        catalog.add(tool)
+        return left
+
+    def add_hook(self, hook: EventHook) -> int:
+        """How many more there may be. From the next event on it is asked. Raises ToolFailed (`limit`) and ConfigError."""
+        hooks, dispatcher = self._driver.hooks, self._driver.dispatcher
+        left = _left("hooks", len(hooks.added), self._limits.hooks)
+        if hook.priority < FLOOR:
+            raise ConfigError(
+                f"`priority` is {hook.priority}, and a hook that is registered has {FLOOR} or more"
+            )
+        if any(one.name == hook.name for one in hooks.hooks):
+            raise ConfigError(f"there is a hook `{hook.name}` already", hint="choose another name")
+        if hook.on("session.start"):
+            raise ConfigError("`session.start` is over when a hook is registered", hint="use `turn.start`")
+        blind = replace(hook, when=_Blinded(hook))
+        if hook.on("session.end") and not hooks.on("session.end"):
+            self._driver.watch_end()
+        hooks.add(blind)
+        dispatcher.hooks = with_hook(dispatcher.hooks, hooks, blind)
+        return left
+
+    def add_agent(self, agent: SubAgent) -> int:
+        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that is taken, a model of its own or hooks."""
+        left = _left("agents", self._agents, self._limits.agents)
+        delegation = self._driver.delegation
+        if agent.model and agent.model not in delegation.models:
+            known = ", ".join(sorted(delegation.models))
+            raise ConfigError(f"the model `{agent.model}` may not be used for this", hint=f"allowed: {known}")
+        delegation.add(agent)
+        self._agents += 1
+        return left
+
+
+@frozen
+class _Blinded:
+    """The condition of a hook that was registered: never on calls that register hooks, else its own."""
+
+    hook: EventHook
+
+    def __call__(self, occasion: Occasion) -> bool:
+        told = occasion.payload
+        if isinstance(told, (ToolPre, ToolPost)) and told.name == REGISTER_HOOK:
+            return False
+        return self.hook.when is None or self.hook.when(occasion)
+
+
+def _left(what: str, there: int, most: int) -> int:
+    if there >= most:
+        raise ToolFailed(
+            ErrorType.LIMIT,
+            f"not registered: limit {what} = {most} for one session; use those that there are",
+        )
+    return most - there - 1
+
+
+def gone(journal: Iterable[Event]) -> str:
+    """What a model must know of a session that another process left: what was registered and is not there any more; "" if nothing."""
+    asked: dict[str, str] = {}
+    lost: list[str] = []
+    for event in journal:
+        match event:
+            case DirectCall(call=call) if call.tool.removeprefix(f"{OWN}::") in NAMES:
+                kind = call.tool.rpartition("_")[2]
+                asked[call.id] = f"{kind} `{_named(call.arguments)}`"
+            case ToolAnswered(result=result) if result.success and result.call_id in asked:
+                lost.append(asked[result.call_id])
+            case NoticeGiven(source=source) if source == SOURCE:
+                lost.clear()
+            case _:
+                pass
+    if not lost:
+        return ""
+    listed = ", ".join(lost)
+    return f"This session goes on in another process. What was registered in it is gone: {listed}."
+
+
+def _named(arguments: str) -> str:
+    try:
+        given: dict[str, Any] = parse_arguments(arguments)[0]
+    except ToolFailed:
+        return "?"
+    return str(given.get("name", "?"))[:64]

@@ -1,0 +1,118 @@
+"""The tools of one session: its agent's, and after them what the session has gained since it began.
+
+It gains tools in two ways that its model cannot tell apart: they are registered (`engine.registration.registration`) or, being the agent's but
+deferred, discovered (`engine.tool_search.discovery`). What was there keeps its place, its name on the wire and its bytes, so that a
+provider's cache holds what it held; what is new stands at the end, in the order in which it came. Only a bound on discovered
+tools takes some away again. A name that is taken stays with whoever had it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+
+from ferrule.core.errors import ToolDefinitionError
+from ferrule.models.client import ToolSpec
+from ferrule.tools.catalog import Catalog, Definable, tool_of
+from ferrule.tools.definition import Tool
+from ferrule.tools.names import wire_name_beside
+
+
+class SessionCatalog(Catalog):
+    """A catalog over another one, which it never changes. `version` counts what changed of what it shows behind that."""
+
+    version: int
+
+    def __init__(self, base: Catalog) -> None:
+        self._base = base
+        self._adding = threading.Lock()
+        self._added: dict[str, tuple[Tool, str]] = {}
+        """Tool and wire name, by full name, in the order in which they came."""
+        self._gained: tuple[str, ...] = ()
+        """Full names of all that is shown behind the other catalog's tools, the oldest first."""
+        super().__init__()
+
+    @property
+    def added(self) -> tuple[Tool, ...]:
+        """What was registered in this session, the oldest first."""
+        return tuple(tool for tool, _ in self._added.values())
+
+    @property
+    def discovered(self) -> tuple[str, ...]:
+        """Full names of the agent's tools that are shown because they were found, the oldest first."""
+        return tuple(name for name in self._gained if name not in self._added)
+
+    def add(self, *tools: Definable) -> None:
+        """Add tools for this session, all or none. Raises ToolDefinitionError for a name that is taken, here or on the wire."""
+        made = [tool_of(item) for item in tools]
+        if not made:
+            return
+        with self._adding:
+            joined = dict(self._added)
+            taken = {*self._base.wire_table().values(), *(wire for _, wire in joined.values())}
+            for item in made:
+                earlier = self._base.get(item.full_name) or _tool(joined.get(item.full_name))
+                if earlier is not None or item.full_name in taken:
+                    source = f", from {earlier.source}" if earlier is not None else ""
+                    raise ToolDefinitionError(
+                        f"there is a tool `{item.full_name}` already{source}", hint="choose another name"
+                    )
+                wire = wire_name_beside(item.full_name, taken)
+                joined[item.full_name] = (item, wire)
+                taken.add(wire)
+            self._gained += tuple(name for name in joined if name not in self._added)
+            self._added = joined
+            self.version += 1
+
+    def discover(self, names: Sequence[str]) -> None:
+        """Show these of the agent's tools and no others: those that are shown already keep their places, new ones come last."""
+        with self._adding:
+            kept = [name for name in self._gained if name in self._added or name in names]
+            new = [name for name in dict.fromkeys(names) if name not in kept and name in self._base]
+            if (gained := (*kept, *new)) != self._gained:
+                self._gained = gained
+                self.version += 1
+
+    def specs(self, shown: Callable[[Tool], bool]) -> tuple[ToolSpec, ...]:
+        """What was gained, as a model gets it: to be put behind what it has."""
+        names = self.wire_table() if self._gained else {}
+        found = ((self.get(name), names.get(name, "")) for name in self._gained)
+        return tuple(
+            ToolSpec(tool.full_name, wire, tool.description, tool.schema_json(), tool.examples)
+            for tool, wire in found
+            if tool is not None and shown(tool)
+        )
+
+    def get(self, name: str) -> Tool | None:
+        """As of any catalog."""
+        found = self._base.get(name) or _tool(self._added.get(name))
+        if found is not None:
+            return found
+        return next((tool for tool, wire in self._added.values() if wire == name), None)
+
+    def nearest(self, name: str, count: int = 3) -> list[str]:
+        """As of any catalog."""
+        return get_close_matches(name, [tool.full_name for tool in self], n=count, cutoff=0.5)
+
+    def wire_name(self, tool: Tool) -> str:
+        """As of any catalog."""
+        return self.wire_table()[tool.full_name]
+
+    def wire_table(self) -> dict[str, str]:
+        """As of any catalog; what was added comes last."""
+        return {**self._base.wire_table(), **{name: wire for name, (_, wire) in self._added.items()}}
+
+    def __iter__(self) -> Iterator[Tool]:
+        yield from self._base
+        yield from self.added
+
+    def __len__(self) -> int:
+        return len(self._base) + len(self._added)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._base or name in self._added
+
+
+def _tool(entry: tuple[Tool, str] | None) -> Tool | None:
+    return entry[0] if entry is not None else None

@@ -1,0 +1,225 @@
+"""A recorded session as something to run again with: its messages, its model's answers, its tools' results.
+
+Results are found by tool and arguments, not by the call's id, so that another model finds them, too. Arguments are the same if
+they are the same JSON; what stands first in the recording is given first, and the last one again where a call is made once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from ferrule.core import events
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.errors import JournalError, ProviderError
+from ferrule.core.events import ModelAnswered
+from ferrule.core.frozen import frozen
+from ferrule.core.limits import Limits
+from ferrule.core.messages import Message
+from ferrule.engine.hooks.call_hooks import Answer
+from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
+from ferrule.permissions.gate import Decision, Gate
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Tool
+
+
+@frozen
+class Told:
+    """A message of a person: one that opened a run (then with its limits, its aims as in `RunStarted`, and what it came to), or
+    context alone."""
+
+    text: str
+    limits: Limits | None = None
+    finished: events.RunFinished | None = None
+    join: int = 0
+    require: tuple[str, ...] = ()
+
+
+@frozen
+class Recording:
+    """One session. `results` holds pairs of a call and its result, in the order in which the results came; `calls_by_run` the
+    calls that the model made after each message that opened a run."""
+
+    session: str
+    model: str
+    system: str
+    tools: tuple[str, ...]
+    told: tuple[Told, ...]
+    answers: tuple[ModelAnswered, ...]
+    results: tuple[tuple[Call, Result], ...]
+    calls_by_run: tuple[tuple[Call, ...], ...]
+
+    @classmethod
+    def of(cls, records: Iterable[events.Record]) -> Recording:
+        """Read a session from its first event. Raises JournalError if it does not begin with its opening."""
+        reading = _Reading()
+        for record in records:
+            reading.session = record.session
+            reading.take(record.event)
+        opened = reading.opened
+        if opened is None:
+            raise JournalError("a recording begins with `session.opened`", code="journal_corrupt")
+        return cls(
+            reading.session,
+            opened.model,
+            opened.system,
+            opened.tools,
+            tuple(reading.told),
+            tuple(reading.answers),
+            tuple(reading.results),
+            tuple(tuple(calls) for calls in reading.made),
+        )
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.session = ""
+        self.opened: events.SessionOpened | None = None
+        self.made: list[list[Call]] = []
+        self.told: list[Told] = []
+        self.answers: list[ModelAnswered] = []
+        self.results: list[tuple[Call, Result]] = []
+        self._calls: dict[str, Call] = {}
+
+    def take(self, event: events.Event) -> None:
+        if isinstance(event, ModelAnswered):
+            self.answers.append(event)
+            self._calls |= {call.id: call for call in event.calls}
+            if self.made:
+                self.made[-1].extend(event.calls)
+        self._note(event)
+
+    def _note(self, event: events.Event) -> None:
+        match event:
+            case events.SessionOpened():
+                self.opened = self.opened or event
+            case events.RunStarted():
+                self.told.append(Told(event.text, event.limits, None, event.join, event.require))
+                self.made.append([])
+            case events.RunFinished() if self.told:
+                self.told[-1] = replace(self.told[-1], finished=event)
+            case events.ContextAdded():
+                self.told.append(Told(event.text))
+            case events.DirectCall():
+                self._calls[event.call.id] = event.call
+            case events.ToolAnswered():
+                self._answered(event.result)
+            case events.CallEvaluated() if event.result is not None:
+                self._answered(event.result)
+            case _:
+                pass
+
+    def _answered(self, result: Result) -> None:
+        if (call := self._calls.get(result.call_id)) is not None:
+            self.results.append((call, result))
+
+
+def canonical(arguments: Any) -> str:
+    """Arguments as text that is the same for the same JSON: keys sorted, no spaces. Broken JSON stands for itself."""
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return str(arguments)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+class RecordedModel:
+    """A wire that answers what was recorded, question by question, whatever it is asked. No network."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._model = recording.model
+        self._answers = deque(recording.answers)
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    async def capabilities(self) -> Capabilities:
+        return Capabilities(tools=True, structured=True, source="recording")
+
+    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
+        return _RecordedExchange(self._answers)
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+class _RecordedExchange:
+    def __init__(self, answers: deque[ModelAnswered]) -> None:
+        self._answers = answers
+        self.notices: list[tuple[str, str]] = []
+
+    async def ask(
+        self,
+        history: Sequence[Message],
+        *,
+        tools: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        sink: Sink | None = None,
+    ) -> ModelAnswered:
+        if not self._answers:
+            said = "the recorded model has no further answer: the run went on longer than the recording"
+            raise ProviderError(said, code="recording_over", hint="see what came out otherwise before this")
+        answer = self._answers.popleft()
+        if sink is not None and answer.text:
+            sink.text(answer.text)
+        return answer
+
+
+class OpenGate(Gate):
+    """Says yes to everything: only for sessions whose calls `RecordedTools` answers, so that nothing runs."""
+
+    def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
+        return Decision("allow", "answered from a recording", layer="builtin")
+
+    def for_session(self) -> Gate:
+        return self
+
+
+class RecordedTools:
+    """A hook that answers every call out of a recording, so that no handler runs (`engine.hooks.call_hooks.Hook`).
+
+    `matched` counts the calls that it could answer, `unmatched` lists the others as `(tool, canonical arguments)`: those are
+    answered with `not_found` and what is nearest.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.matched = 0
+        self.unmatched: list[tuple[str, str]] = []
+        self._known: dict[str, dict[str, deque[Result]]] = {}
+        for call, result in recording.results:
+            of_tool = self._known.setdefault(call.tool, {})
+            of_tool.setdefault(canonical(call.arguments), deque()).append(result)
+        self._asked: dict[str, tuple[str, str]] = {}
+
+    def expect(self, call: Call) -> None:
+        """Remember a call as the model wrote it: a hook sees it only after its arguments were checked and filled in."""
+        self._asked[call.id] = (call.tool, canonical(call.arguments))
+
+    async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> Answer:
+        """Nobody runs anything: the recorded result is put in `after`."""
+        asked = self._asked.get(context.call_id, (tool.full_name, canonical(dict(values))))
+
+        async def nothing() -> None:
+            self._asked[context.call_id] = asked
+
+        return Answer(nothing)
+
+    async def after(self, tool: Tool, result: Result, context: Context) -> Result:
+        """The recorded result, for this call."""
+        name, arguments = self._asked.pop(context.call_id)
+        known = self._known.get(name, {})
+        if (recorded := known.get(arguments)) is not None:
+            self.matched += 1
+            found = recorded.popleft() if len(recorded) > 1 else recorded[0]
+            return replace(found, call_id=result.call_id)
+        self.unmatched.append((name, arguments))
+        near = get_close_matches(arguments, known, n=3, cutoff=0.0)
+        others = f"; it has it for {', '.join(near)}" if near else ""
+        said = f"the recording has no answer of `{name}` for {arguments[:500]}{others[:1000]}"
+        call = Call(result.call_id, name)
+        return Result.error(call, ErrorType.NOT_FOUND, said, timestamp=result.timestamp)

@@ -1,0 +1,193 @@
+"""Replay: a recorded session goes through today's machine again, offline, and must come out the same.
+
+The journal holds all that came from outside (answers of models, tools and people); what follows from it is the machine's.
+So a replay feeds the recording to a new machine and checks, event by event,
+
+* that each event answers a command which is open then: nothing was evaluated, asked, run or answered that the machine had
+  not ordered, and nothing that it ordered was left out;
+* that each run ends as recorded: stop, text, code, tokens, and the digest of the history, byte for byte (`log.Shown`).
+
+What this does not show: that tools or models would answer the same again. `engine.replay.rerun` asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ferrule.core import events
+from ferrule.core.commands import (
+    AskModel,
+    AskPerson,
+    Command,
+    Evaluate,
+    Finish,
+    RunTool,
+    Settle,
+    StopTool,
+)
+from ferrule.core.frozen import frozen
+from ferrule.core.machine import Machine
+from ferrule.engine.session_log import Shown
+
+
+@frozen
+class Difference:
+    """Where a replay left the recording: at this event of the session, for this reason."""
+
+    seq: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"event {self.seq}: {self.what}"
+
+
+@frozen
+class Replayed:
+    """What became of one session. `histories` holds the digest of each finished run, by its id; `unproven` counts the runs whose
+    recording has none, since an older version wrote it."""
+
+    session: str
+    events: int
+    runs: int
+    histories: dict[str, str]
+    unproven: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether all of it came out as recorded."""
+        return not self.differences
+
+
+def replay(records: Iterable[events.Record]) -> Replayed:
+    """Replay the whole of one session, from its first event. It stops at the first difference: all later ones follow from it."""
+    replaying = _Replaying()
+    for record in records:
+        if what := replaying.take(record):
+            replaying.differences.append(Difference(record.seq, what))
+            break
+    return Replayed(
+        replaying.session,
+        replaying.count,
+        replaying.runs,
+        replaying.histories,
+        replaying.unproven,
+        tuple(replaying.differences),
+    )
+
+
+class _Replaying:
+    def __init__(self) -> None:
+        self.session = ""
+        self.count = self.runs = self.unproven = 0
+        self.histories: dict[str, str] = {}
+        self.differences: list[Difference] = []
+        self._machine = Machine()
+        self._shown = Shown()
+        self._open: list[Command] = []
+
+    def take(self, record: events.Record) -> str:
+        """What is wrong with the next event, or nothing."""
+        event = record.event
+        self.session, self.count = record.session, self.count + 1
+        if self.count != record.seq:
+            return f"event {self.count} should be here"
+        if self.count == 1 and not isinstance(event, events.SessionOpened):
+            return f"a session begins with `session.opened`, not with `{event.kind}`"
+        if isinstance(event, events.RunStarted):
+            self.runs += 1
+        if isinstance(event, events.RunFinished):
+            return self._finished(record.run, event)
+        if what := self._unordered(event):
+            return what
+        if isinstance(event, (events.Recovered, events.RunStarted)):
+            # What a dead process had been told to do is ordered anew.
+            self._open = [command for command in self._open if _direct(self._machine, command)]
+        commands = self._machine.feed(event)
+        if isinstance(event, events.Recovered):
+            self._open = []
+        self._open += commands
+        self._forget()
+        return ""
+
+    def _unordered(self, event: events.Event) -> str:
+        """Takes the command that the event answers; says so if there is none."""
+        kinds = _ANSWERS.get(type(event))
+        if kinds is None:
+            return ""
+        call_id = _call_id(event)
+        for command in self._open:
+            if isinstance(command, kinds) and call_id in ("", _about(command)):
+                # An effect that is announced is still to be answered.
+                if not isinstance(event, events.CallStarted):
+                    self._open.remove(command)
+                return ""
+        about = f" for `{call_id}`" if call_id else ""
+        return f"`{event.kind}`{about}, and nothing asked for it then"
+
+    def _forget(self) -> None:
+        """Commands for calls that have their result by now, by being stopped or settled, are void."""
+        finishing = any(isinstance(command, Finish) for command in self._open)
+        self._open = [
+            command
+            for command in self._open
+            if isinstance(command, Finish)
+            or (isinstance(command, AskModel) and not finishing)
+            or (not isinstance(command, AskModel) and _wanted(self._machine, _about(command)))
+        ]
+
+    def _finished(self, run: str, recorded: events.RunFinished) -> str:
+        finish = next((command for command in self._open if isinstance(command, Finish)), None)
+        if finish is None:
+            still = ", ".join(sorted({type(command).__name__ for command in self._open})) or "nothing"
+            return f"the run ends here as `{recorded.stop}`; in the replay it goes on (open: {still})"
+        self._open.remove(finish)
+        digest = self._shown.digest(self._machine.history)
+        for name in ("stop", "text", "code", "detail", "usage"):
+            was, now = getattr(recorded, name), getattr(finish, name)
+            if was != now:
+                return f"the run ended with {name} {_short(was)}; in the replay with {_short(now)}"
+        self._machine.feed(recorded)
+        if not recorded.history:
+            self.unproven += 1
+        elif recorded.history != digest:
+            return f"the history is another one: digest {digest[:16]}…, recorded {recorded.history[:16]}…"
+        self.histories[run] = digest
+        return ""
+
+
+_ANSWERS: dict[type, tuple[type, ...]] = {
+    events.ModelAnswered: (AskModel,),
+    events.ModelFailed: (AskModel,),
+    events.CallEvaluated: (Evaluate, RunTool),
+    events.PersonAnswered: (AskPerson,),
+    events.CallStarted: (RunTool,),
+    events.CallProbed: (Settle,),
+    events.ToolAnswered: (RunTool, StopTool, AskPerson, Settle),
+}
+"""Which commands an event answers. All others come from outside unasked: a person, a tool's notice, the end of a process."""
+
+
+def _call_id(event: events.Event) -> str:
+    if isinstance(event, events.ToolAnswered):
+        return event.result.call_id
+    return str(getattr(event, "call_id", ""))
+
+
+def _about(command: Command) -> str:
+    return "" if isinstance(command, (AskModel, Finish)) else command.call.id
+
+
+def _wanted(machine: Machine, call_id: str) -> bool:
+    slot = machine.slot(call_id)
+    return slot is not None and slot.result is None
+
+
+def _direct(machine: Machine, command: Command) -> bool:
+    slot = machine.slot(_about(command))
+    return slot is not None and slot.direct
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

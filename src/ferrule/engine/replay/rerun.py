@@ -1,0 +1,203 @@
+"""A recorded session run again: with another model, or with the tools as they are now.
+
+    again = await rerun(Recording.of(records), agent, model="ollama:llama3.2")   # this model, the recorded results
+    again = await rerun(Recording.of(records), agent, tools="live")              # the recorded answers, these tools
+
+The driver, the dispatcher and the machine are the real ones; the session is a new one in a journal in memory. With recorded
+results no handler runs and no rule is asked: what was refused then is refused again, by the recording. With `tools="live"`
+the agent's own gate decides and handlers do what they do: give it a workspace that may be written.
+
+Each run has the limits, the join and the required tools that it had then. What a person did beside the conversation (direct calls, words on the way, stopping it) is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ferrule.core import events
+from ferrule.core.calls import Call, Result
+from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.frozen import frozen
+from ferrule.core.required_tools import OR
+from ferrule.engine.live_events import Live
+from ferrule.models.client import Wire
+from ferrule.tools.catalog import Catalog
+
+from .recording import RecordedModel, RecordedTools, Recording, Told, canonical
+
+if TYPE_CHECKING:
+    from ferrule.engine.agent import Agent
+
+
+@frozen
+class Answered:
+    """A call of the new run beside the recorded one with the same number in its run; None where the other made none."""
+
+    call: Call | None
+    result: Result | None
+    recorded_call: Call | None
+    recorded_result: Result | None
+
+    @property
+    def same(self) -> bool:
+        """Whether the same tool was called with the same arguments, and answered the same."""
+        if (
+            self.call is None
+            or self.recorded_call is None
+            or self.result is None
+            or self.recorded_result is None
+        ):
+            return False
+        mine, then = (self.call, self.result), (self.recorded_call, self.recorded_result)
+        return _of(*mine) == _of(*then)
+
+
+@frozen
+class AgainRun:
+    """One message worked again."""
+
+    question: str
+    text: str
+    stop: str
+    recorded_text: str
+    recorded_stop: str
+    calls: tuple[Answered, ...]
+    usage: events.Usage
+
+    @property
+    def same(self) -> bool:
+        """Whether answer, calls and results are the recorded ones."""
+        return (self.text, self.stop) == (self.recorded_text, self.recorded_stop) and all(
+            answered.same for answered in self.calls
+        )
+
+
+@frozen
+class Again:
+    """A session run again. `missing` are recorded tools that the agent has not; `unmatched` calls that the recording could not
+    answer, as `(tool, canonical arguments)`."""
+
+    session: str
+    model: str
+    runs: tuple[AgainRun, ...]
+    missing: tuple[str, ...]
+    unmatched: tuple[tuple[str, str], ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether every run came out as recorded."""
+        return all(run.same for run in self.runs)
+
+
+async def rerun(
+    recording: Recording,
+    agent: Agent,
+    *,
+    model: str | Wire | None = None,
+    tools: Literal["recorded", "live"] = "recorded",
+) -> Again:
+    """Run all messages of a recording again, one after another, in a copy of `agent`.
+
+    `model` None gives the recorded answers. Raises ConfigError if nothing would differ from `engine.replay.replay`.
+    """
+    if model is None and tools == "recorded":
+        raise ConfigError(
+            "a recorded model with recorded tools says nothing new", hint="give a model, or tools='live'"
+        )
+    answers = RecordedTools(recording) if tools == "recorded" else None
+    copied, session = agent.rehearsing(
+        RecordedModel(recording) if model is None else model, recording.system, answers
+    )
+    missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
+    seen = _Seen(answers)
+    session.driver.log.observer = seen.take
+    runs: list[AgainRun] = []
+    recorded = _by_run(recording)
+    try:
+        for told in recording.told:
+            if told.limits is None:
+                session.driver.add_context(told.text)
+                continue
+            session.limits, session.join = told.limits, told.join
+            session.require = _required(told.require, agent.catalog)
+            seen.clear()
+            try:
+                await session.run(told.text)
+            except FerruleError:
+                # Its end is in the events, as it would be for a person who looks at the journal.
+                if seen.finished is None:
+                    raise
+            runs.append(seen.beside(told, recorded[len(runs)]))
+    finally:
+        await session.close()
+        await copied.close()
+    return Again(
+        recording.session, copied.model, tuple(runs), missing, tuple(answers.unmatched if answers else ())
+    )
+
+
+def _required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    """What a run required, of the tools that there are: those that are not there are told as missing."""
+    there = (OR.join(name for name in entry.split(OR) if name in catalog) for entry in recorded)
+    return tuple(filter(None, there))
+
+
+class _Seen:
+    """What happened in the run under way."""
+
+    def __init__(self, answers: RecordedTools | None) -> None:
+        self._answers = answers
+        self.clear()
+
+    def clear(self) -> None:
+        self.calls: dict[str, Call] = {}
+        self.results: dict[str, Result] = {}
+        self.finished: events.RunFinished | None = None
+
+    def take(self, item: Live) -> None:
+        match item:
+            case events.ModelAnswered():
+                self.calls |= {call.id: call for call in item.calls}
+                for call in item.calls if self._answers is not None else ():
+                    assert self._answers is not None
+                    self._answers.expect(call)
+            case events.ToolAnswered():
+                self.results[item.result.call_id] = item.result
+            case events.CallEvaluated() if item.result is not None:
+                self.results[item.call_id] = item.result
+            case events.RunFinished():
+                self.finished = item
+            case _:
+                pass
+
+    def beside(self, told: Told, recorded: Sequence[tuple[Call, Result | None]]) -> AgainRun:
+        assert self.finished is not None
+        mine = list(self.calls.values())
+        calls: list[Answered] = []
+        for number in range(max(len(mine), len(recorded))):
+            call = mine[number] if number < len(mine) else None
+            then, result = recorded[number] if number < len(recorded) else (None, None)
+            calls.append(Answered(call, self.results.get(call.id) if call else None, then, result))
+        was = told.finished or events.RunFinished("open")
+        done = self.finished
+        return AgainRun(told.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage)
+
+
+def _of(call: Call, result: Result) -> tuple[object, ...]:
+    """What is compared: not when it was, how long it took, or under which id."""
+    said = (
+        result.success,
+        result.data,
+        result.error_type,
+        result.error_message,
+        result.partial,
+        result.notes,
+    )
+    return (call.tool, canonical(call.arguments), *said)
+
+
+def _by_run(recording: Recording) -> list[list[tuple[Call, Result | None]]]:
+    """The model's calls of each run with their results, in the order in which they were made."""
+    results = {call.id: result for call, result in recording.results}
+    return [[(call, results.get(call.id)) for call in calls] for calls in recording.calls_by_run]

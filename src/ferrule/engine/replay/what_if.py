@@ -1,0 +1,102 @@
+"""What other rules would have said of calls that were made: nothing runs, nobody is asked.
+
+    for judged in what_if(past_calls(journal), lambda workspace: gate, catalog):
+        if judged.stricter: ...
+
+A call is judged by its arguments as they would run today, with the catalog's tool of that name; where there is none any more, by
+name, side effect and risk as recorded, so that rules for paths and commands cannot see into it (`known` is False then). Grants
+that a person gave then are not taken into account: an *ask* is one that a person would have been asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, cast
+
+from ferrule.core.frozen import frozen
+from ferrule.permissions.gate import Gate
+from ferrule.storage.audit.audit import Decided
+from ferrule.storage.journal.past_calls import PastCall
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import Risk, SideEffect, Tool
+
+Verdict = Literal["allow", "ask", "deny", "invalid"]
+
+
+@frozen
+class Judged:
+    """One call: whether it ran then, and what the other rules say. `invalid`: its arguments do not fit the tool of today."""
+
+    call: PastCall
+    ran: bool
+    verdict: Verdict
+    reason: str
+    rule: str
+    known: bool
+
+    @property
+    def stricter(self) -> bool:
+        """Whether it ran then and would not simply run now."""
+        return self.ran and self.verdict != "allow"
+
+    @property
+    def looser(self) -> bool:
+        """Whether it was refused then and would run now."""
+        return not self.ran and self.verdict == "allow"
+
+
+def what_if(calls: Iterable[PastCall], gate_of: Callable[[str], Gate], catalog: Catalog) -> Iterator[Judged]:
+    """Judge calls one by one. `gate_of` gives the gate for a workspace, by its path ("" if the session had none)."""
+    gates = cache(gate_of)
+    for call in calls:
+        decided = call.audit.decisions[-1] if call.audit.decisions else None
+        ran = call.audit.started is not None or call.audit.outcome == "success"
+        tool = catalog.get(call.tool)
+        known = tool is not None
+        tool = tool or _stand_in(call.tool, decided)
+        yield _judged(call, ran, gates(call.audit.workspace), tool, known)
+
+
+def _judged(call: PastCall, ran: bool, gate: Gate, tool: Tool, known: bool) -> Judged:
+    values, problems = _checked(tool, call.values, known)
+    if problems:
+        return Judged(call, ran, "invalid", "; ".join(problems), "", known)
+    decision = gate.decide(tool, values)
+    return Judged(call, ran, decision.verdict, decision.reason, decision.rule, known)
+
+
+def _checked(
+    tool: Tool, values: dict[str, Any] | None, known: bool
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    if values is None:
+        return {}, ("the arguments are no JSON object",)
+    if not known:
+        return values, ()
+    checked = tool.arguments.check(values)
+    return checked.values, tuple(checked.problems)
+
+
+def _stand_in(name: str, decided: Decided | None) -> Tool:
+    effect = decided.effect if decided and decided.effect in set(SideEffect) else SideEffect.UNDECLARED
+    risk = decided.risk if decided and decided.risk in set(Risk) else Risk.HIGH
+    return _made(name, SideEffect(effect), Risk(risk))
+
+
+@cache
+def _made(name: str, effect: SideEffect, risk: Risk) -> Tool:
+    def gone(**_: Any) -> None:
+        raise NotImplementedError(f"`{name}` is known from a journal alone")
+
+    namespace, _, short = name.rpartition("::")
+    return Tool(
+        name=short,
+        description="",
+        # Never looked at: nobody knows what they were to be.
+        arguments=cast("Any", None),
+        handler=gone,
+        side_effect=effect,
+        risk=risk,
+        namespace=namespace,
+        source="journal",
+    )

@@ -1,0 +1,115 @@
+"""Other rules over what was done lately: which calls would have been stopped, within bounds that a person can wait for.
+
+    rules = parse_rules("deny Bash(git push:*)\\nallow Read(docs/**)", root=str(workspace))
+    compared = over_history(past_calls(journal, since=since), agent.gate, rules, agent.catalog, keep=True)
+
+See `what_if` for what is judged and how. Here is what a view needs beside it: rules as lines of text, a count of every outcome, the
+calls that would come out otherwise, and an end: at most `MOST` calls, and no call is begun after `SECONDS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.gate import Gate, Mode
+from ferrule.permissions.rules import List, Rule, RuleSet, parse_rule
+from ferrule.storage.journal.past_calls import PastCall
+from ferrule.tools.catalog import Catalog
+
+from .what_if import Judged, what_if
+
+MOST = 5_000
+SECONDS = 5.0
+SHOWN = 100
+"""Calls that are kept of those that would come out otherwise."""
+_LISTS: dict[str, List] = {"deny": "deny", "ask": "ask", "allow": "allow"}
+
+
+@dataclass(slots=True)
+class Compared:
+    """What came of it. `counts` are calls by `refused` and `asked` (they ran), `looser` (they did not, and would), `invalid` (their arguments do
+    not fit the tool of today), `same`.
+
+    `changed` are the first `SHOWN` that would come out otherwise; `unknown` counts calls of tools that are gone, judged by name alone;
+    `cut` says that there were more calls than were looked at.
+    """
+
+    looked: int = 0
+    counts: Counter[str] = field(default_factory=Counter[str])
+    changed: list[Judged] = field(default_factory=list[Judged])
+    unknown: int = 0
+    cut: bool = False
+
+
+def parse_rules(text: str, *, root: str = "") -> RuleSet:
+    """Rules out of lines: `deny`, `ask` or `allow`, and a rule (`permissions.rules`); `#` begins a comment line.
+
+    Raises ConfigError naming the line.
+    """
+    return RuleSet(
+        _rule(line.strip(), number, root)
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.strip().startswith("#")
+    )
+
+
+def _rule(line: str, number: int, root: str) -> Rule:
+    word, _, rule = line.partition(" ")
+    chosen = _LISTS.get(word.rstrip(":").lower())
+    if chosen is None:
+        raise ConfigError(
+            f"line {number} begins with `{word[:40]}`", hint="write `deny`, `ask` or `allow`, then the rule"
+        )
+    try:
+        return parse_rule(rule, chosen, layer="flags", root=root)
+    except ConfigError as error:
+        raise ConfigError(f"line {number}: {error.detail}", code=error.code, hint=error.hint) from error
+
+
+def over_history(
+    calls: Iterable[PastCall],
+    gate: Gate,
+    rules: RuleSet,
+    catalog: Catalog,
+    *,
+    keep: bool,
+    mode: Mode | None = None,
+    most: int = MOST,
+    seconds: float = SECONDS,
+    now: Callable[[], float] = time.monotonic,
+) -> Compared:
+    """Judge calls by these rules, with those of `gate` (`keep`) or in their place; protected names and safe mode stay as they are."""
+    chosen = RuleSet([*gate.rules, *rules]) if keep else rules
+
+    def gate_of(workspace: str) -> Gate:
+        return Gate(
+            chosen, mode=mode or gate.mode, root=Path(workspace or gate.around.root), names=gate.around.names,
+            safe_mode=gate.safe_mode, home=Path(gate.around.home), outside=gate.around.outside,
+        )  # fmt: skip
+
+    compared, until = Compared(), now() + seconds
+    for judged in what_if(calls, gate_of, catalog):
+        if compared.looked == most or now() > until:
+            compared.cut = True
+            break
+        compared.looked += 1
+        compared.unknown += not judged.known
+        word = outcome(judged)
+        compared.counts[word] += 1
+        if word in ("refused", "asked", "looser") and len(compared.changed) < SHOWN:
+            compared.changed.append(judged)
+    return compared
+
+
+def outcome(judged: Judged) -> str:
+    """What would become of a call: a word of `Compared.counts`."""
+    if judged.verdict == "invalid":
+        return "invalid"
+    if judged.stricter:
+        return "refused" if judged.verdict == "deny" else "asked"
+    return "looser" if judged.looser else "same"

@@ -1,0 +1,129 @@
+"""Copies of what a call is about to change: before a tool writes, the files it names are kept, so that a session can be rewound.
+
+Around each call of a tool whose side effect is `write`, the state of every path that its parameters name for writing goes into
+the journal (`events.FilesSeen`), before and after; the content before goes into the artifact store, by its hash, for the session's owner.
+
+A state is `` (nothing there), `dir`, `link`, `file:<sha256>`, `large:<size>` for a file that is too large to be kept, or `other`:
+something else, or nothing that may be looked at. Folders above it are looked at, too, and below a folder everything, up to `MOST`
+paths; what is beyond is not kept, and a notice (`BEYOND`) says so.
+
+Not covered: what commands change (side effect `execute`), what a tool changes that its parameters do not name, permissions, times,
+and whatever a person or another program does meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ferrule.core.calls import ErrorType, Result
+from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.events import FilesSeen
+from ferrule.core.identity import Identity
+from ferrule.engine.threads import run_blocking
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.storage.artifacts.store import ArtifactStore, Scope
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Tool
+
+LARGEST = 16 << 20
+"""Bytes of a file that is kept."""
+MOST = 500
+"""Paths of a call."""
+BEYOND = "copies"
+"""Topic of the notice that a call touches more than is kept."""
+NOTHING = ""
+TOOL = "copy before a change"
+"""What the store says made such an artifact."""
+
+
+class Copies:
+    """One session's."""
+
+    def __init__(self, store: ArtifactStore, workspace: Workspace) -> None:
+        self._store = store
+        self._workspace = workspace
+
+    async def around(
+        self, tool: Tool, values: Mapping[str, Any], context: Context, run: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """Run the call between two looks at what it names. Raises what `run` raises, and JournalError."""
+        paths = [
+            str(values[name])
+            for name, touch in tool.touches.items()
+            if touch.kind == "write" and name in values
+        ]
+        if not paths:
+            return await run()
+        before = await run_blocking(lambda: states(self._workspace, paths, self._keeping(context.identity)))
+        context.record(FilesSeen(context.call_id, "before", tuple(before), tuple(before.values())))
+        if len(before) >= MOST:
+            said = f"`{tool.name}` may change more than {MOST} paths: only these can be put back by a rewind"
+            context.note(BEYOND, said)
+        try:
+            return await run()
+        finally:
+            after = await run_blocking(lambda: states(self._workspace, paths, None, before))
+            changed = {path: state for path, state in after.items() if before.get(path, NOTHING) != state}
+            if changed:
+                context.record(FilesSeen(context.call_id, "after", tuple(changed), tuple(changed.values())))
+
+    def _keeping(self, who: Identity) -> Callable[[bytes], None]:
+        scope = Scope.of(who)
+        return lambda data: self._keep(scope, data)
+
+    def _keep(self, scope: Scope, data: bytes) -> None:
+        self._store.put(scope, [data], mime="application/octet-stream", tool=TOOL)
+
+
+def states(
+    workspace: Workspace,
+    paths: Iterable[str],
+    keep: Callable[[bytes], None] | None,
+    besides: Iterable[str] = (),
+) -> dict[str, str]:
+    """The state of each path, of the folders above it and of all below it, and of the names `besides`; `keep` gets the content of
+    each file. What the workspace does not let anybody read, or holds too much of, is left out."""
+    found = {name: state(workspace, name, keep) for name in besides}
+    for path in paths:
+        for name in _below(workspace, path):
+            if name not in found and len(found) < MOST:
+                found[name] = state(workspace, name, keep)
+    return found
+
+
+def _below(workspace: Workspace, path: str) -> Iterator[str]:
+    try:
+        name = workspace.name(path)
+        parts = name.split("/")
+        # Folders that are missing: a tool makes them on its way.
+        yield from ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        yield name
+        if workspace.stat(name).kind == "dir":
+            yield from (entry.path for entry in workspace.walk(name))
+    except (ToolFailed, OSError):
+        return
+
+
+def state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
+    """What is there now, and `keep` with the content of a file."""
+    try:
+        entry = workspace.stat(name)
+        if entry.kind != "file":
+            return entry.kind
+        if entry.size > LARGEST:
+            return f"large:{entry.size}"
+        data = workspace.read(name, limit=LARGEST)
+    except FileNotFoundError:
+        return NOTHING
+    except ToolFailed as error:
+        return NOTHING if error.error_type is ErrorType.NOT_FOUND else "other"
+    except OSError:
+        return "other"
+    if keep is not None:
+        try:
+            keep(data)
+        except (FerruleError, OSError):
+            return f"large:{len(data)}"
+    return f"file:{hashlib.sha256(data).hexdigest()}"

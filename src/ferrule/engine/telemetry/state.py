@@ -1,0 +1,82 @@
+"""What telemetry remembers of sessions while they go, and how values of events look as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ferrule.core import events
+from ferrule.core.calls import Call, compact
+from ferrule.engine.event_bus.events import SessionKey
+
+from .names import FINISH, Attribute
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+@dataclass(slots=True)
+class OpenCall:
+    call: Call
+    direct: str = ""
+    since: float = 0.0
+    announced: bool = False
+    span: Span | None = None
+
+
+@dataclass(slots=True)
+class OpenSession:
+    key: SessionKey
+    provider: str = "unknown"
+    model: str = ""
+    agent: str = ""
+    above: tuple[SessionKey, str] | None = None
+    """The session and the call that this one works for."""
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    run: Span | None = None
+    began: float = 0.0
+    since: float = 0.0
+    """When what the next question answers to had happened."""
+    first_piece: float = 0.0
+    calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+
+
+def nanoseconds(time: float) -> int:
+    """Seconds since 1970 as OpenTelemetry counts them."""
+    return int(time * 1e9)
+
+
+def with_error(about: dict[str, Any], error: str) -> dict[str, Any]:
+    """Attributes, with the type of an error where there is one."""
+    return {**about, Attribute.ERROR: error} if error else about
+
+
+def tokens(used: events.Usage) -> dict[str, Callable[[], object]]:
+    """How many tokens were used, as attributes; those that were not are left out."""
+    counts = {
+        Attribute.INPUT_TOKENS: used.input,
+        Attribute.OUTPUT_TOKENS: used.output,
+        Attribute.CACHE_READ: used.cached,
+        Attribute.CACHE_CREATION: used.written,
+        Attribute.REASONING: used.reasoning,
+    }
+    return {name: (lambda count=count: count) for name, count in counts.items() if count}
+
+
+def messages(role: str, text: str) -> str:
+    """A message in the form of the conventions, as JSON."""
+    return compact([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def answer_messages(event: events.ModelAnswered) -> str:
+    """A model's answer in that form, with its calls."""
+    parts: list[dict[str, Any]] = [{"type": "text", "content": event.text}] if event.text else []
+    parts += [
+        {"type": "tool_call", "id": call.id, "name": call.tool, "arguments": call.arguments}
+        for call in event.calls
+    ]
+    return compact(
+        [{"role": "assistant", "parts": parts, "finish_reason": FINISH.get(event.stop, event.stop)}]
+    )

@@ -1,0 +1,369 @@
+"""Telemetry: spans and metrics of OpenTelemetry, made of what the event bus publishes. Needs `ferrule[otel]`.
+
+    bus = Bus()
+    telemetry = Telemetry()
+    telemetry.listen(bus)
+    agent = Agent("ollama:llama3.2", tools=[...], bus=bus, resources=[telemetry])
+
+    invoke_agent {agent}                  a run
+      chat {model}                        a question to the model and its answer (client)
+      execute_tool {tool}                 a call; below it what a sub-agent does
+        invoke_agent {agent} ...
+
+Nothing in the pipeline knows of this: without a bus, a run does nothing for it. It sees what subscribers see, so what was redacted there is
+redacted here. Times are those of the events. A question begins when what it answers to has happened; a call begins when it is announced, or else
+as long before its answer as its handler took, unless somebody asked for its context before (`carrier`).
+
+The spans go where the program's OpenTelemetry SDK sends them; without one they go nowhere. A run is a child of the span that is current where
+it was started. Not made here: spans of single attempts, of requests over HTTP, and of methods of MCP.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ferrule.core import events
+from ferrule.core.calls import Call, Result, compact
+from ferrule.core.errors import ConfigError
+from ferrule.core.identity import Identity
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.events import BusEvent, SessionKey
+
+from .names import (
+    BUCKETS,
+    EXCEPTION_TYPE,
+    FINISH,
+    TOOL_EXCEPTION,
+    Attribute,
+    Choice,
+    Metric,
+    Operation,
+    provider_and_model,
+)
+from .state import OpenCall, OpenSession, answer_messages, messages, nanoseconds, tokens, with_error
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanKind, TracerProvider
+
+MOST_SESSIONS = 10_000
+"""Sessions that are remembered; of the ones used longest ago, spans that are open are ended."""
+_NOTHING = "cancelled"
+
+
+class Telemetry:
+    """Made once per program. Providers are OpenTelemetry's global ones unless given. Safe to share between threads.
+
+    Raises ConfigError where the library is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError as error:
+            raise ConfigError(
+                "telemetry needs OpenTelemetry, which is not installed", hint='pip install "ferrule[otel]"'
+            ) from error
+        from ferrule._version import __version__
+
+        self._choice = Choice(os.environ if environment is None else environment)
+        self._tracer = trace.get_tracer("ferrule", __version__, tracer_provider)
+        meter = metrics.get_meter("ferrule", __version__, meter_provider)
+        self._histograms = {
+            metric: meter.create_histogram(
+                metric,
+                unit="{token}" if metric is Metric.TOKENS else "s",
+                explicit_bucket_boundaries_advisory=BUCKETS[metric],
+            )
+            for metric in Metric
+            if self._choice.emits(metric)
+        }
+        self._sessions: OrderedDict[SessionKey, OpenSession] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def listen(self, bus: Bus) -> None:
+        """Make spans of what this bus publishes from now on."""
+        bus.tap(self.take)
+
+    def take(self, event: BusEvent) -> None:
+        """One event, in the thread of its run."""
+        who = event.identity
+        if who is None:
+            return
+        with self._lock:
+            session = self._session((who.tenant, who.user, who.session))
+            if event.kind in ("piece.text", "piece.reasoning"):
+                session.first_piece = session.first_piece or event.time
+                return
+            handler = self._HANDLERS.get(event.kind)
+            if handler is None:
+                return
+            said = events.decode(event.kind, event.payload)
+            if not isinstance(said, events.Unknown):
+                handler(self, session, said, event.time)
+
+    def carrier(self, identity: Identity, call_id: str) -> dict[str, str]:
+        """The trace context of a call that runs, in the form of W3C Trace Context (`traceparent`, `tracestate`), to be sent along with it.
+
+        Empty for a call that is not running.
+        """
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        carried: dict[str, str] = {}
+        with self._lock:
+            key = (identity.tenant, identity.user, identity.session)
+            context = self._within(key, call_id) if key in self._sessions else None
+        if context is not None:
+            TraceContextTextMapPropagator().inject(carried, context)
+        return carried
+
+    # ---- what happens
+
+    def _opened(self, session: OpenSession, event: events.SessionOpened, time: float) -> None:
+        session.provider, session.model = provider_and_model(event.model)
+        session.agent, session.system, session.tools = event.agent, event.system, event.tools
+        if event.parent:
+            session.above = ((session.key[0], session.key[1], event.parent), event.parent_call)
+
+    def _run_started(self, session: OpenSession, event: events.RunStarted, time: float) -> None:
+        if event.model:
+            session.provider, session.model = provider_and_model(event.model)
+        self._begin(session, time)
+        self._set(session.run, {Attribute.INPUT_MESSAGES: lambda: messages("user", event.text)})
+
+    def _recovered(self, session: OpenSession, event: events.Recovered, time: float) -> None:
+        self._begin(session, time)
+
+    def _begin(self, session: OpenSession, time: float) -> None:
+        self._end_run(session, time, _NOTHING)
+        name = f"{Operation.AGENT} {session.agent}".rstrip()
+        above = session.above and self._within(*session.above)
+        session.run = self._span(session, name, self._about(session, Operation.AGENT), time, above)
+        session.began = session.since = time
+        session.first_piece = 0.0
+        told: dict[str, Callable[[], object]] = {
+            Attribute.SYSTEM: lambda: compact([{"type": "text", "content": session.system}]),
+            Attribute.TOOL_DEFINITIONS: lambda: compact(
+                [{"type": "function", "name": name} for name in session.tools]
+            ),
+        }
+        self._set(session.run, told)
+        if session.agent:
+            self._set(session.run, {Attribute.AGENT_NAME: lambda: session.agent})
+
+    def _answered(self, session: OpenSession, event: events.ModelAnswered, time: float) -> None:
+        used = event.usage
+        told: dict[str, Callable[[], object]] = {
+            **tokens(used),
+            Attribute.FINISH_REASONS: lambda: (FINISH.get(event.stop, event.stop),),
+            Attribute.OUTPUT_MESSAGES: lambda: answer_messages(event),
+        }
+        self._chat(session, time, told, "")
+        about = self._about(session, Operation.CHAT)
+        for kind, count in (("input", used.input), ("output", used.output)):
+            if count:
+                self._record(Metric.TOKENS, count, {**about, Attribute.TOKEN_TYPE: kind})
+        session.calls.update((call.id, OpenCall(call)) for call in event.calls)
+
+    def _failed(self, session: OpenSession, event: events.ModelFailed, time: float) -> None:
+        self._chat(session, time, {}, event.code)
+
+    def _chat(
+        self, session: OpenSession, time: float, told: dict[str, Callable[[], object]], error: str
+    ) -> None:
+        from opentelemetry.trace import SpanKind
+
+        begin, piece = session.since or time, session.first_piece
+        about = self._about(session, Operation.CHAT)
+        span = self._span(
+            session,
+            f"{Operation.CHAT} {session.model}".rstrip(),
+            about,
+            begin,
+            self._in(session.run),
+            SpanKind.CLIENT,
+        )
+        if piece >= begin:
+            told = {**told, Attribute.STREAM: lambda: True, Attribute.FIRST_CHUNK: lambda: piece - begin}
+        self._set(span, told)
+        self._end(span, time, error)
+        self._record(Metric.DURATION, time - begin, with_error(about, error))
+        session.since, session.first_piece = time, 0.0
+
+    def _direct(self, session: OpenSession, event: events.DirectCall, time: float) -> None:
+        session.calls[event.call.id] = OpenCall(event.call, event.by, time)
+
+    def _evaluated(self, session: OpenSession, event: events.CallEvaluated, time: float) -> None:
+        if event.result is not None:
+            self._settled(session, event.result, time)
+        elif call := session.calls.get(event.call_id):
+            call.since = time
+
+    def _person(self, session: OpenSession, event: events.PersonAnswered, time: float) -> None:
+        call = session.calls.get(event.call_id)
+        if call is not None and event.choice == "deny":
+            self._close(session, event.call_id, time, 0.0, "permission_denied")
+        elif call is not None:
+            call.since = time
+
+    def _started(self, session: OpenSession, event: events.CallStarted, time: float) -> None:
+        if call := session.calls.get(event.call_id):
+            call.since, call.announced = time, True
+
+    def _tool_answered(self, session: OpenSession, event: events.ToolAnswered, time: float) -> None:
+        self._settled(session, event.result, time)
+
+    def _settled(self, session: OpenSession, result: Result, time: float) -> None:
+        call = session.calls.setdefault(
+            result.call_id, OpenCall(Call(result.call_id, result.tool), since=time)
+        )
+        error = "" if result.success else str(result.error_type)
+        begin = call.since if call.announced else time - result.duration_ms / 1000
+        if call.span is None:
+            call.span = self._call_span(session, call, begin)
+        self._set(
+            call.span,
+            {Attribute.TOOL_ARGUMENTS: lambda: call.call.arguments, Attribute.TOOL_RESULT: result.text},
+        )
+        self._close(session, result.call_id, time, result.duration_ms / 1000, error)
+
+    def _close(self, session: OpenSession, call_id: str, time: float, seconds: float, error: str) -> None:
+        call = session.calls.pop(call_id)
+        span = call.span or self._call_span(session, call, time)
+        if error and self._choice.emits(TOOL_EXCEPTION):
+            span.add_event(TOOL_EXCEPTION, {EXCEPTION_TYPE: error}, nanoseconds(time))
+        self._end(span, time, error)
+        about = with_error(
+            {Attribute.OPERATION.value: Operation.TOOL.value, Attribute.TOOL_NAME.value: call.call.tool},
+            error,
+        )
+        metric = Metric.TOOL_DURATION if self._choice.latest else Metric.DURATION
+        self._record(metric, seconds, about)
+        if not call.direct:
+            session.since = time
+
+    def _finished(self, session: OpenSession, event: events.RunFinished, time: float) -> None:
+        error = "" if event.stop == "done" else event.code or event.stop
+        self._set(
+            session.run,
+            {**tokens(event.usage), Attribute.OUTPUT_MESSAGES: lambda: messages("assistant", event.text)},
+        )
+        self._end_run(session, time, error)
+
+    def _end_run(self, session: OpenSession, time: float, error: str) -> None:
+        for call_id in [name for name, call in session.calls.items() if not call.direct]:
+            # What a run that was stopped left open has no answer of its own.
+            self._close(session, call_id, time, 0.0, _NOTHING)
+        if session.run is not None:
+            self._end(session.run, time, error)
+            about = with_error(self._about(session, Operation.AGENT), error)
+            self._record(Metric.AGENT_DURATION, time - session.began, about)
+            session.run = None
+
+    _HANDLERS: ClassVar[dict[str, Callable[[Telemetry, OpenSession, Any, float], None]]] = {
+        events.SessionOpened.kind: _opened,
+        events.RunStarted.kind: _run_started,
+        events.Recovered.kind: _recovered,
+        events.ModelAnswered.kind: _answered,
+        events.ModelFailed.kind: _failed,
+        events.DirectCall.kind: _direct,
+        events.CallEvaluated.kind: _evaluated,
+        events.PersonAnswered.kind: _person,
+        events.CallStarted.kind: _started,
+        events.ToolAnswered.kind: _tool_answered,
+        events.RunFinished.kind: _finished,
+    }
+
+    # ---- spans
+
+    def _session(self, key: SessionKey) -> OpenSession:
+        found = self._sessions.get(key)
+        if found is None:
+            found = self._sessions[key] = OpenSession(key)
+            if len(self._sessions) > MOST_SESSIONS:
+                _, oldest = self._sessions.popitem(last=False)
+                self._end_run(oldest, oldest.since, _NOTHING)
+        else:
+            self._sessions.move_to_end(key)
+        return found
+
+    def _about(self, session: OpenSession, operation: Operation) -> dict[str, Any]:
+        return {
+            Attribute.OPERATION.value: operation.value,
+            Attribute.PROVIDER.value: session.provider,
+            Attribute.MODEL.value: session.model,
+        }
+
+    def _call_span(self, session: OpenSession, call: OpenCall, begin: float) -> Span:
+        about = {
+            Attribute.OPERATION.value: Operation.TOOL.value,
+            Attribute.TOOL_NAME.value: call.call.tool,
+            Attribute.TOOL_CALL_ID.value: call.call.id,
+            Attribute.TOOL_TYPE.value: "function",
+        }
+        caller = call.direct.removeprefix("call ")
+        above = self._within(session.key, caller) if caller != call.direct else None
+        return self._span(
+            session, f"{Operation.TOOL} {call.call.tool}", about, begin, above or self._in(session.run)
+        )
+
+    def _within(self, key: SessionKey, call_id: str) -> Context | None:
+        """The context of a call; its span is opened with this, if nobody needed it before."""
+        session = self._sessions.get(key)
+        call = session and session.calls.get(call_id)
+        if session is None or not call:
+            return None
+        call.span = call.span or self._call_span(session, call, call.since)
+        return self._in(call.span)
+
+    def _in(self, span: Span | None) -> Context | None:
+        from opentelemetry.trace import set_span_in_context
+
+        return None if span is None else set_span_in_context(span)
+
+    def _span(
+        self,
+        session: OpenSession,
+        name: str,
+        about: Mapping[str, Any],
+        begin: float,
+        within: Context | None,
+        kind: SpanKind | None = None,
+    ) -> Span:
+        from opentelemetry.trace import SpanKind as Kinds
+
+        told = {**about, Attribute.CONVERSATION.value: session.key[2]}
+        return self._tracer.start_span(
+            name, within, kind or Kinds.INTERNAL, told, start_time=nanoseconds(begin)
+        )
+
+    def _set(self, span: Span | None, told: Mapping[str, Callable[[], Any]]) -> None:
+        """Attributes that may be asked for or not: what is not emitted is not made."""
+        if span is None:
+            return
+        for name, value in told.items():
+            if self._choice.emits(name):
+                span.set_attribute(name, value())
+
+    def _end(self, span: Span, time: float, error: str) -> None:
+        if error:
+            from opentelemetry.trace import Status, StatusCode
+
+            span.set_attribute(Attribute.ERROR, error)
+            span.set_status(Status(StatusCode.ERROR, error))
+        span.end(nanoseconds(time))
+
+    def _record(self, metric: Metric, value: float, about: Mapping[str, Any]) -> None:
+        if (histogram := self._histograms.get(metric)) is not None:
+            histogram.record(value, about)

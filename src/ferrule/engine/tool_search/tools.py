@@ -1,0 +1,177 @@
+"""`tool_search` and `tool_get`: the model finds deferred tools, and reads what one of them takes.
+
+They belong to an agent's tools and hold nothing: which session searches they learn from their context (`engine.tool_search.discovery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
+from ferrule.engine.delegation.sub_agent import DELEGATE
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import FINDERS, Tool
+from ferrule.tools.search.options import VARIANTS, ToolSearch
+from ferrule.tools.word_stems import first_sentence
+
+from .discovery import MOST, NATIVE, WANTED, Searching, is_deferred
+from .index import tags_of
+
+LONGEST = 2_000
+"""Characters of a query."""
+LISTING = 16_384
+"""Characters of the list of deferred tools in a system text."""
+_STUB = 160
+
+_HOW = {
+    "bm25": "Query: a few words that say what the tool should do.",
+    "regex": "Query: a regular expression over names, descriptions and parameters, whatever the case.",
+    "hybrid": "Query: words of the tool's name, or of what it does.",
+}
+_ABOUT = (
+    "Find tools that are not loaded yet. What is found can be called from your next answer on. "
+    "Search before you say that something cannot be done. {how}"
+)
+
+
+def _search(name: str, description: str) -> Tool:
+    # One after another: what two searches of an answer find is sent in the order of the answer.
+    @tool(name=name, description=description, side_effect="none", risk="safe", parallel=False)
+    async def search(
+        context: Context,
+        query: Annotated[str, "What to look for."],
+        tags: Annotated[list[str] | None, "Only tools that have all of these tags."] = None,
+        limit: Annotated[int, f"Tools to find at the most, up to {MOST}."] = WANTED,
+    ) -> Any:
+        if len(query) > LONGEST:
+            raise RetryCall(f"the query has {len(query)} characters; use a few words, {LONGEST} at the most")
+        if limit < 1:
+            raise RetryCall(f"`limit` must be at least 1, found {limit}")
+        here = _here(context)
+        if here.mode == NATIVE:
+            raise ToolFailed(
+                ErrorType.NOT_FOUND, "tools are found by the provider's own search here: use that"
+            )
+        given: dict[str, Any] = {"query": query} | ({"tags": tags} if tags else {})
+        return await here.find(context.call_id, given | ({"limit": limit} if limit != WANTED else {}))
+
+    return search
+
+
+@tool(name="tool_get", side_effect="none", risk="safe")
+async def tool_get(context: Context, name: Annotated[str, "The name of the tool."]) -> Any:
+    """Read what one tool does and takes: its description, its parameters as JSON Schema, examples of its arguments."""
+    here = _here(context)
+    catalog = here.catalog
+    found = catalog.get(name)
+    if found is None or not here.usable(found):
+        usable = {one.full_name for one in catalog if here.usable(one)}
+        near = [catalog.wire_table()[one] for one in catalog.nearest(name, 10) if one in usable][:3]
+        return {"found": False, "name": name, "nearest": near}
+    return {
+        "found": True,
+        "name": catalog.wire_name(found),
+        "description": found.description,
+        "schema": found.arguments.schema,
+        "examples": list(found.examples),
+        "tags": sorted(tags_of(found)),
+        "loaded": here.loaded(found) or found.full_name in catalog.discovered,
+    }
+
+
+def _here(context: Context) -> Searching:
+    try:
+        return context.resource(Searching)
+    except ConfigError as error:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, "there are no tools to be found here: all are loaded"
+        ) from error
+
+
+@lru_cache(maxsize=32)
+def _made(name: str, variant: str) -> Tool:
+    made = _search(name, _ABOUT.format(how=_HOW.get(variant, _HOW["bm25"])))
+    return replace(made, source=FINDERS)
+
+
+_GET = replace(tool_get, source=FINDERS)
+
+
+def prepared(
+    given: object, catalog: Catalog, usable: Callable[[Tool], bool], *, always: bool
+) -> ToolSearch | None:
+    """The search of an agent's sessions, with its tools among the agent's; None where nothing must be searched for.
+
+    With `always` there is one in any case. Raises ConfigError (`check`, `join`).
+    """
+    option = given if isinstance(given, ToolSearch) else ToolSearch()
+    if not always:
+        there = any(is_deferred(one, option) and usable(one) for one in catalog)
+        if not there or not usable(_finder(option)):
+            return None
+    check(catalog, option, usable)
+    join(catalog, option)
+    return option
+
+
+def _finder(option: ToolSearch) -> Tool:
+    own = option.own if isinstance(option.own, str) else ""
+    return _made(option.name, own if own in VARIANTS else "")
+
+
+def join(catalog: Catalog, option: ToolSearch) -> None:
+    """Add the tools that find others to an agent's tools, unless they are there. Raises ConfigError if their name is taken."""
+    there = catalog.get(option.name)
+    if there is not None and there.source != FINDERS:
+        hint = f'give the search another name: tool_search={{"name": "find_tool"}} instead of `{option.name}`'
+        raise ConfigError(
+            f"the tool search cannot be called `{option.name}`: there is such a tool", hint=hint
+        )
+    if there is None:
+        catalog.add(_finder(option))
+    if "tool_get" not in catalog:
+        catalog.add(_GET)
+
+
+def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> None:
+    """Raises ConfigError if a model would begin with nothing but a search: providers refuse that, and so do we, in every mode."""
+    from ferrule.engine.artifacts.tools import TOOLS
+
+    joined = {id(one) for one in TOOLS}
+    given = [
+        one
+        for one in catalog
+        if usable(one) and one.source != FINDERS and id(one) not in joined and one.full_name != DELEGATE
+    ]
+    if given and all(is_deferred(one, option) for one in given):
+        raise ConfigError(
+            f"all {len(given)} tools are deferred, and a model needs one to begin with",
+            hint="name one in `always_loaded` of `tool_search`, or leave its `defer_loading` out",
+        )
+
+
+def listing(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> str:
+    """The deferred tools by name and first sentence, for a system text; cut where there are too many, which is said."""
+    names = catalog.wire_table()
+    rows = [
+        f"- {names[one.full_name]}: {first_sentence(one.description)[:_STUB]}"
+        for one in catalog
+        if is_deferred(one, option) and usable(one)
+    ]
+    shown: list[str] = []
+    room = LISTING
+    for row in rows:
+        room -= len(row) + 1
+        if room < 0:
+            shown.append(f"- and {len(rows) - len(shown)} more")
+            break
+        shown.append(row)
+    if not rows:
+        return ""
+    return "\n".join(("Tools that are not loaded; search for one before you call it:", *shown))

@@ -1,1 +1,0 @@
-"""Tools and hooks from files: Markdown with a Starlark script in its front matter."""

@@ -1,1 +1,0 @@
-"""Agents from files: Markdown whose front matter says what one may use, and whose text is its instructions."""

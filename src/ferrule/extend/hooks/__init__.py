@@ -1,1 +1,0 @@
-"""Hooks from files, commands, servers and functions, and guards that ship."""

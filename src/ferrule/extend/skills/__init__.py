@@ -1,1 +1,0 @@
-"""Skills: texts that say how to do a kind of task, found in folders and read by the model when it needs them."""

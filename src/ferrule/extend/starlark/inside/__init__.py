@@ -1,1 +1,0 @@
-"""What runs inside a worker process. Imported there without the rest of Ferrule: nothing here may import from outside."""

@@ -1,1 +1,0 @@
-"""`http.get` and `http.post` of scripts: which hosts they may reach, and how."""

@@ -1,0 +1,5 @@
+"""Built-ins of scripts: each asks the run for something, through its own pipeline.
+
+Modules: `builtins`, `commands`, `extending`, `files`, `network`, `parallel`, `scope`, `stores`,
+`surroundings`.
+"""

@@ -1,0 +1,133 @@
+"""`exec.run`: `run_command`, in either of its forms, with its outcome as a dictionary.
+
+What a command's text says for a reader (how it ended) comes a second time as facts (`tools.result_facts`), which no output can
+imitate. Where a tool of that name leaves none, because it is somebody else's, its last line `[exit status N]` is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from ferrule.core.calls import ErrorType, Result
+from ferrule.core.errors import ToolFailed
+from ferrule.tools.result_facts import take
+
+from .scope import Scope, failed, invalid
+
+_LAST_STATUS = re.compile(r"(?:\A|\n)\[exit status (-?\d+)\]\Z")
+_LINE = re.compile(r"[|<>;\n]|&&")
+_FORM = "extend.run_command"
+_LONGEST = 3_600_000
+"""Milliseconds that `run_command` gives a command at the most (`toolkits.commands.policy.LONGEST_TIMEOUT`)."""
+
+
+async def run(
+    scope: Scope, program: str, args: Sequence[str] = (), timeout_ms: int = 30_000, dir: str = "."
+) -> dict[str, Any]:
+    if not isinstance(program, str) or not isinstance(args, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+        raise invalid("`exec.run` takes a program and a list of arguments")
+    if _LINE.search(program):
+        raise invalid(
+            f"`exec.run`: `{program}` is a line for a shell; give a program and a list of arguments"
+        )
+    if type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= _LONGEST:
+        raise invalid(
+            f"`exec.run`: timeout_ms = {timeout_ms!r}: milliseconds from 1 to {_LONGEST}, or 0 for the longest"
+        )
+    longest = math.ceil(timeout_ms) or _LONGEST
+    started = time.monotonic()
+    result = await _command(scope, [program, *map(str, args)], longest, dir)
+    took = int((time.monotonic() - started) * 1000)
+    facts = take(scope.context, result.call_id)
+    if result.error_type is ErrorType.TIMEOUT:
+        return _ran("", result.error_message or "", -1, took, timed_out=True)
+    if not result.success:
+        raise failed(result, "run_command")
+    record = _record(result, facts)
+    if record is not None:
+        return _of_record(record, took)
+    return _of_text(result, facts, took)
+
+
+async def _command(scope: Scope, argv: list[str], timeout_ms: int, folder: str) -> Result:
+    """`run_command` comes in two forms: one takes seconds, the other (requirement 001's) milliseconds."""
+    memory = scope.context.memory
+    form = memory.get(_FORM, "seconds")
+    whole = timeout_ms % 1000 == 0
+    timed: dict[str, dict[str, Any]] = {
+        "seconds": {"timeout": timeout_ms // 1000 if whole else timeout_ms / 1000},
+        "milliseconds": {"timeout_ms": timeout_ms},
+    }
+    given = {"command": argv, "cwd": folder or "."}
+    result = await scope.shipped("run_command", given | timed[form])
+    if form == "seconds" and _wrong_form(result):
+        # Refused before anything happened: it is the other form. It stays so for the session.
+        memory[_FORM] = "milliseconds"
+        result = await scope.shipped("run_command", given | timed["milliseconds"])
+    return result
+
+
+def _wrong_form(result: Result) -> bool:
+    return result.error_type is ErrorType.VALIDATION_FAILED and "`timeout` is not an argument" in (
+        result.error_message or ""
+    )
+
+
+def _record(result: Result, facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The record of the full form: as it is, or as the JSON text that its options ask for."""
+    data = result.data
+    if isinstance(data, str) and facts is not None and facts.get("form") == "json":
+        if result.partial:
+            raise ToolFailed(ErrorType.LIMIT, "`exec.run`: its record was larger than a result may be")
+        with suppress(ValueError):  # A hook has put something else in its place: a text like any other.
+            data = json.loads(data)
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else None
+
+
+def _of_record(record: Mapping[str, Any], took: int) -> dict[str, Any]:
+    if record.get("status") == "blocked":
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, str(record.get("reason", "the command was not run")))
+    code = record.get("exit_code")
+    return _ran(
+        str(record.get("stdout", "")),
+        str(record.get("stderr", "")),
+        -1 if code is None else code,
+        took,
+        timed_out=bool(record.get("timed_out")),
+    )
+
+
+def _of_text(result: Result, facts: Mapping[str, Any] | None, took: int) -> dict[str, Any]:
+    text = str(result.data)
+    if facts is None:
+        found = _LAST_STATUS.search(text)
+        code = int(found[1]) if found else 0
+        return _ran(text[: found.start()] if found else text, "", code, took, truncated=result.partial)
+    whole = not result.partial and text.endswith(facts["after"])
+    text = text.removeprefix(facts["before"])
+    if whole:
+        text = text.removesuffix(facts["after"]) + facts["ending"]
+    return _ran(text, "", facts["exit_code"], took, timed_out=facts["timed_out"], truncated=result.partial)
+
+
+def _ran(
+    out: str, err: str, code: int, took: int, *, timed_out: bool = False, truncated: bool = False
+) -> dict[str, Any]:
+    return {
+        "ok": code == 0 and not timed_out,
+        "stdout": out,
+        "stderr": err,
+        "exit_code": code,
+        "duration_ms": took,
+        "timed_out": timed_out,
+        "truncated": truncated,
+    }
+
+
+FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"exec.run": run}

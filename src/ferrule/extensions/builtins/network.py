@@ -1,0 +1,81 @@
+"""`http.*`: addresses that this file may reach (`extensions.web`), each request a call of the tool `web_request`.
+
+So rules for hosts, plan mode and hooks see them, on every hop of a redirect, whatever effect the file declares. Headers do not stand
+in the call: they hold what identifies a script, and a call is journaled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ferrule.core.calls import compact
+from ferrule.extensions.web.fetch import Request, led
+
+from .scope import Scope, invalid
+
+LONGEST_FETCH = 300
+
+
+async def get(
+    scope: Scope, url: str, headers: Mapping[str, str] | None = None, timeout_seconds: float = 30
+) -> dict[str, Any]:
+    return await _fetch(scope, Request.checked("GET", url, headers or {}, None), _seconds(timeout_seconds))
+
+
+async def post(
+    scope: Scope,
+    url: str,
+    body: Any = "",
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float = 30,
+) -> dict[str, Any]:
+    fields = dict(headers or {})
+    if not isinstance(body, str):
+        body = compact(body)
+        if not any(name.lower() == "content-type" for name in fields):
+            fields["Content-Type"] = "application/json"
+    return await _fetch(scope, Request.checked("POST", url, fields, body.encode()), _seconds(timeout_seconds))
+
+
+async def _fetch(scope: Scope, request: Request, seconds: float) -> dict[str, Any]:
+    until = asyncio.get_running_loop().time() + seconds
+
+    async def send(one: Request) -> dict[str, Any]:
+        return await _send(scope, one, until)
+
+    return await led(request, send)
+
+
+async def _send(scope: Scope, request: Request, until: float) -> dict[str, Any]:
+    """One request through the gate, and its answer's body in pieces that fit into results."""
+    given: dict[str, Any] = {
+        "method": request.method,
+        "url": request.target.url,
+        "script": scope.context.call_id,
+    }
+    if request.body is not None:
+        given["body"] = request.body.decode()
+    scope.outgoing = (request, until)
+    try:
+        answer = await scope.value("web_request", **given)
+        pieces = [answer["body"]]
+        offset = answer.pop("next")
+        while offset is not None:
+            piece = await scope.value("web_body", script=scope.context.call_id, offset=offset)
+            pieces.append(piece["body"])
+            offset = piece["next"]
+        return {**answer, "body": "".join(pieces)}
+    finally:
+        scope.outgoing = None
+        scope.received = ""
+
+
+def _seconds(given: float) -> float:
+    if not isinstance(given, (int, float)) or not 0 < given <= LONGEST_FETCH:  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
+        raise invalid(f"`timeout_seconds` = {given!r}: more than 0, at most {LONGEST_FETCH}")
+    return given
+
+
+FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"http.get": get, "http.post": post}

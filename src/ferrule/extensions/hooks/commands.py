@@ -1,0 +1,183 @@
+"""Command hooks: a program that reads the event as JSON and answers with its exit code and standard output.
+
+    exit 0     standard output is read as the contract says (`contract.read_output`)
+    exit 2     no; standard error is the reason
+    others     broken: not found (127), not executable (126), a crash, a signal, time that ran out
+
+Commands run in a sandbox of their own (`sandbox`): they see the workspace and the system, reach no network, and get a small
+environment. `$FERRULE_HOOKS` is a folder with a copy of the files in the trusted `.ferrule/hooks` and `.harness/hooks`: the
+files as they were trusted, whatever has happened to the originals since. The originals cannot be seen in there, as no tool may touch them.
+
+Not protected: a hook whose program lies in the workspace in an ordinary place can be rewritten by whoever may write there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.engine.hooks.events import Action, Garbage, Occasion
+from ferrule.permissions.child_environment import DEFAULT_PATH, child_environment
+from ferrule.sandbox.command import Capture, Command, Ended
+from ferrule.sandbox.policy import Policy
+
+from .contract import read_output, refused_by, told
+
+if TYPE_CHECKING:
+    from ferrule.sandbox.backends.selection import Rung
+    from ferrule.sandbox.sandbox import Sandbox
+
+MOST_OUTPUT = 64 * 1024
+"""Bytes of standard output and of standard error; a hook that says more is broken, since its answer would be cut."""
+SHELL = "/bin/sh"
+
+
+class HookCommands:
+    """Runs the commands of hooks in one workspace. `files` are the trusted files that `$FERRULE_HOOKS` holds, by path below it.
+
+    Nothing is made before the first command. `close` gives all back; a process that forgets it does so at its end.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        files: Mapping[str, bytes] | None = None,
+        *,
+        policy: Policy | None = None,
+        rung: Rung | None = None,
+    ) -> None:
+        self._root = Path(root).resolve()
+        self._files = dict(files or {})
+        self._policy = policy
+        self._rung = rung
+        self._folder: Path | None = None
+        self._sandbox: Sandbox | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._making = asyncio.Lock()
+
+    async def ask(self, command: str | Sequence[str], occasion: Occasion, timeout: float) -> Action:
+        """Have a command judge an event. Raises FerruleError, ToolFailed or Garbage where it could not: it is broken then."""
+        out, errors = Capture(MOST_OUTPUT, 0), Capture(MOST_OUTPUT, 0)
+        given = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        ended = await self._run(command, occasion, given, out, errors, timeout)
+        if out.size > MOST_OUTPUT:
+            raise Garbage(f"it said {out.size} bytes, the bound is {MOST_OUTPUT}")
+        if ended.timed_out:
+            raise Garbage(f"no answer within {timeout:g} s")
+        if ended.exit_code == 0:
+            return read_output(out.text(), occasion)
+        if ended.exit_code == 2:
+            return refused_by(errors.text() or out.text(), occasion)
+        raise Garbage(_failure(ended, errors.text()))
+
+    async def _run(
+        self,
+        command: str | Sequence[str],
+        occasion: Occasion,
+        given: bytes,
+        out: Capture,
+        errors: Capture,
+        timeout: float,
+    ) -> Ended:
+        sandbox = await self._ready()
+        argv = (SHELL, "-c", command) if isinstance(command, str) else tuple(command)
+        program = SHELL if isinstance(command, str) else self._program(argv[0])
+        directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return await sandbox.run(
+                Command(
+                    argv,
+                    program=program,
+                    directory=directory,
+                    environment=self._environment(occasion),
+                    output=out,
+                    errors=errors,
+                    stdin=given,
+                    timeout=timeout,
+                    identity=occasion.identity,
+                )
+            )
+        finally:
+            os.close(directory)
+
+    def _program(self, name: str) -> str:
+        found = name if "/" in name else shutil.which(name, path=os.environ.get("PATH", DEFAULT_PATH))
+        if found is None:
+            raise ToolFailed(ErrorType.NOT_FOUND, f"there is no program `{name}`")
+        return found
+
+    def _environment(self, occasion: Occasion) -> Mapping[str, str]:
+        hooks = str(self._folder or "")
+        own = {
+            "FERRULE_HOOKS": hooks,
+            "FERRULE_PROJECT_DIR": str(self._root),
+            "CLAUDE_PROJECT_DIR": str(self._root),
+        }
+        return child_environment(os.environ, overrides=own | {"FERRULE_EVENT": occasion.event}).values
+
+    async def _ready(self) -> Sandbox:
+        from ferrule.sandbox.sandbox import Sandbox
+
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # Its loop is gone, and with it what watched its commands.
+            self._close_sandbox()
+            self._loop, self._making = loop, asyncio.Lock()
+        async with self._making:
+            if self._sandbox is None:
+                folder = self._folder = self._folder or self._written()
+                policy = self._policy or Policy(self._root, readable=(str(folder),))
+                self._sandbox = Sandbox(policy, rung=self._rung)
+                atexit.register(self.close_now)
+            return self._sandbox
+
+    def _written(self) -> Path:
+        # mkdtemp: a fresh name, mode 0700.
+        folder = Path(tempfile.mkdtemp(prefix="ferrule-hooks-"))
+        for name, data in self._files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            file.chmod(0o500)
+        return folder
+
+    async def close(self) -> None:
+        """End what runs and remove the copies."""
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            if self._loop is asyncio.get_running_loop():
+                await sandbox.close()
+            else:
+                await asyncio.to_thread(sandbox.close_now)
+        self.close_now()
+
+    def close_now(self) -> None:
+        """The same where no event loop runs any more."""
+        self._close_sandbox()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        atexit.unregister(self.close_now)
+
+    def _close_sandbox(self) -> None:
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            sandbox.close_now()
+
+
+def _failure(ended: Ended, said: str) -> str:
+    what = (
+        f"it ended with {ended.exit_code if ended.exit_code is not None else ended.signal or 'no exit code'}"
+    )
+    known = {127: " (the program was not found)", 126: " (the program cannot be executed)"}
+    text = said.strip()[:300]
+    return what + known.get(ended.exit_code or 0, "") + (f": {text}" if text else "")

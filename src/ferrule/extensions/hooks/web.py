@@ -1,0 +1,77 @@
+"""Web hooks: an event is posted as JSON to a server that a person allowed, and its answer is read like a command's output.
+
+The host must be among `allowed` and resolve to the open internet, unless the entry says otherwise (`extensions.web`). An answer from
+another host than the one that was asked counts as broken, and so does every status but 2xx, an answer above
+64 KiB, and time that ran out. Header values may name variables of the environment, `$NAME`, if `allowed_variables` lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from ferrule.core.errors import ConfigError
+from ferrule.engine.hooks.events import Action, Garbage, Occasion
+from ferrule.extensions.web.domains import Domains, parse_url
+from ferrule.extensions.web.fetch import Web
+
+from .contract import read_output, told
+
+MOST_ANSWER = 64 * 1024
+"""Characters."""
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+class HookServer:
+    """One address that is asked. Raises ConfigError for one that is not allowed: before anything is sent."""
+
+    def __init__(
+        self,
+        url: str,
+        allowed: Iterable[str],
+        *,
+        headers: Mapping[str, str] | None = None,
+        allowed_variables: Iterable[str] = (),
+        web: Web | None = None,
+    ) -> None:
+        entries = tuple(allowed)
+        target = parse_url(url)
+        domains = Domains.parse(entries)
+        why = domains.refusal(target.host) if entries else "no hosts are allowed for hooks"
+        if why is not None:
+            raise ConfigError(
+                f"the hook's address `{url}` is refused: {why}", hint="add its host to the hosts of hooks"
+            )
+        self._url, self._host = url, target.host
+        # Only its own host: where a redirect leads elsewhere, the payload must not follow.
+        own = Domains.parse((target.host,))
+        self._web = web.narrowed(own) if web is not None else Web(domains.narrowed(own))
+        self._headers = dict(headers or {})
+        self._variables = frozenset(allowed_variables)
+
+    async def ask(self, occasion: Occasion, timeout: float) -> Action:
+        """Have the server judge an event. Raises ToolFailed or Garbage where it could not: the hook is broken then."""
+        body = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        headers = {name: self._filled(value) for name, value in self._headers.items()}
+        headers = {"content-type": "application/json", **headers}
+        answer = await self._web.fetch("POST", self._url, headers, body, timeout)
+        if parse_url(answer["url"]).host != self._host:
+            raise Garbage(f"`{self._url}` led to another host")
+        if not answer["ok"]:
+            raise Garbage(f"`{self._url}` answered {answer['status']}")
+        if answer["truncated"] or len(answer["body"]) > MOST_ANSWER:
+            raise Garbage(f"`{self._url}` answered with more than {MOST_ANSWER} characters")
+        return read_output(answer["body"], occasion)
+
+    def _filled(self, value: str) -> str:
+        def one(found: re.Match[str]) -> str:
+            name = found[1] or found[2]
+            if name not in self._variables or name not in os.environ:
+                raise Garbage(
+                    f"its header names `${name}`, which is not set or not among the allowed variables"
+                )
+            return os.environ[name]
+
+        return _VARIABLE.sub(one, value)

@@ -1,0 +1,69 @@
+"""Which names of a repository git ignores: those are what tools fetched and builds made, and nobody reviewed them.
+
+Read are the `.gitignore` files from the repository's root down to the name, and `.git/info/exclude` (gitignore(5)). A folder
+that is ignored hides all that is below it, whatever deeper files say. No git is run: a repository's configuration could make it run
+something else. Not read: the person's global excludes, and files named by `core.excludesFile`. A file that is tracked
+although it matches counts as ignored too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ferrule.core.errors import ToolFailed
+from ferrule.extensions.repository import repository_root
+from ferrule.permissions.filesystem.gitignore import FILE, MOST_BYTES, IgnoreFile
+from ferrule.permissions.filesystem.workspace import Workspace
+
+
+class Ignored:
+    """Answers for one workspace. Close it when done; the workspace stays open."""
+
+    def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
+        root, _ = repository_root(workspace.root, home)
+        self._inner = workspace
+        self._tree = Workspace(root)
+        self._above = workspace.root.relative_to(root).as_posix()
+        self._specs: dict[str, IgnoreFile | None] = {}
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._tree.close()
+
+    def __call__(self, name: str, *, folder: bool = False) -> bool:
+        """Whether git ignores `name`, relative to the workspace."""
+        whole = name if self._above == "." else f"{self._above}/{name}"
+        parts = whole.split("/")
+        for depth in range(1, len(parts) + 1):
+            last = depth == len(parts)
+            if self._matched("/".join(parts[:depth]), folder=folder or not last):
+                return True
+        return False
+
+    def _matched(self, name: str, *, folder: bool) -> bool:
+        """What the nearest file with an opinion says of this very name."""
+        above = name.split("/")[:-1]
+        for depth in range(len(above), -1, -1):
+            verdict = self._verdict("/".join([*above[:depth], FILE]), "/".join(above[:depth]), name, folder)
+            if verdict is not None:
+                return verdict
+        return bool(self._verdict(".git/info/exclude", "", name, folder))
+
+    def _verdict(self, file: str, base: str, name: str, folder: bool) -> bool | None:
+        if file not in self._specs:
+            self._specs[file] = self._read(file)
+        spec = self._specs[file]
+        if spec is None:
+            return None
+        below = name[len(base) + 1 :] if base else name
+        return spec.verdict(below, folder=folder)
+
+    def _read(self, file: str) -> IgnoreFile | None:
+        tree, name = self._tree, file
+        if self._above != "." and file.startswith(f"{self._above}/"):
+            # Names are reserved relative to the workspace: seen from above, ordinary ones could seem to be.
+            tree, name = self._inner, file.removeprefix(f"{self._above}/")
+        try:
+            return IgnoreFile(tree.read(name, limit=MOST_BYTES))
+        except ToolFailed:
+            return None  # Missing, or nothing that git would read either, such as a link.

@@ -1,0 +1,269 @@
+"""All skills of a person and of a workspace: where they are looked for, who answers for them, and which of two with one name holds.
+
+    <settings folder>/skills/*   ~/.agents/skills/*      the person's own
+    .ferrule/skills/*                                    the repository's, once a person trusts it as it stands (`storage.trust`)
+    .agents/skills/*   .claude/skills/*                  the repository's: data, whoever trusts what
+
+The first in this order holds, so that a repository cannot put its text in the place of the person's; the others are reported. Skills are
+text and no power, which is why those of a repository need no trust to be read. They never count as the person's words: trust is
+given to the bytes below `.ferrule`, and no digest covers the rest. A folder of the person's that lies in the workspace counts as
+the repository's too, since tools can write there.
+
+Each skill is read once, by descriptor and through no link, and what was checked is what the model gets. What is wrong is left out and
+said, with its place. Bounded: `MOST_SKILLS`, `MOST_ENTRIES` looked at in one folder, `skill_file.MOST_BYTES` for each. A skill that git
+ignores is not loaded: nobody reviewed what a build or an installer put there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.extensions.front_matter import Warned
+from ferrule.permissions.filesystem.entry import Entry
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.storage.trust import Snapshot
+from ferrule.tools.definition import Tool
+
+from .catalogue import catalogue
+from .git_ignored import Ignored
+from .resources import OnDisk, Resources, Trusted
+from .skill_file import FILE, MOST_BYTES, Origin, Skill, parse_skill
+from .tool import Found, make_tool
+
+TRUSTED = ".ferrule/skills"
+REPOSITORY: tuple[str, ...] = (".agents/skills", ".claude/skills")
+MOST_SKILLS = 200
+MOST_ENTRIES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkills:
+    """What was found, sorted by name. `tools` is empty, or holds `skill`; `catalogue_text` is for the system text.
+
+    `warnings` say all that a person should know; `broken` are those of them that kept a skill from being loaded. `inert` names
+    the skills of a repository that nobody trusts.
+    """
+
+    skills: tuple[Skill, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    catalogue_text: str = ""
+    inert: tuple[str, ...] = ()
+    broken: tuple[Warned, ...] = ()
+    found: tuple[Found, ...] = field(default=(), repr=False)
+
+    def seen_by(self, gate: Gate) -> LoadedSkills:
+        """Without the skills that this gate refuses: by `Skill(name)`, or because no tool may read their file."""
+        if not self.tools:
+            return self
+        kept = tuple(one for one in self.found if not _refused(gate, self.tools[0], one.skill))
+        return self if len(kept) == len(self.found) else _loaded(kept, self.warnings, self.broken, self.inert)
+
+
+def load_skills(
+    workspace: Path,
+    snapshot: Snapshot,
+    own: Path | None = None,
+    *,
+    home: Path | None = None,
+    names: Names = DEFAULT,
+) -> LoadedSkills:
+    """The skills of a workspace, its repository's configuration being as `Trust.look` saw it, and of a person.
+
+    `own` is the person's settings folder; without it `~/.agents/skills` is not looked at either. `home` is the person's, `names` are
+    those that no tool may touch. Raises ConfigError only if the workspace is no folder.
+    """
+    root = Path(os.path.realpath(workspace))
+    home = home or Path.home()
+    reading = _Reading()
+    folders: list[str] = list(REPOSITORY)
+    for folder in (own / "skills", home / ".agents" / "skills") if own is not None else ():
+        real = Path(os.path.realpath(folder))
+        if not real.is_relative_to(root):
+            reading.take_own(folder, real, root)
+        elif (name := real.relative_to(root).as_posix()) not in folders:
+            folders.append(name)
+    with closing(Workspace(root, names=names)) as tree, closing(Ignored(tree, home)) as ignored:
+        reading.take_trusted(snapshot, ignored)
+        for name in folders:
+            reading.take_repository(tree, name, ignored)
+    return reading.loaded()
+
+
+class _Reading:
+    """Goes through the places and keeps what they hold."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Found] = {}
+        self.warnings: list[Warned] = []
+        self.broken: list[Warned] = []
+        self.inert: tuple[str, ...] = ()
+        self.bytes: dict[str, bytes] = {}
+
+    def loaded(self) -> LoadedSkills:
+        return _loaded(
+            tuple(self.found.values()), (*self.broken, *self.warnings), tuple(self.broken), self.inert
+        )
+
+    def take_own(self, folder: Path, real: Path, root: Path) -> None:
+        """Skills of a folder (`real` without links) outside the workspace, which its owner alone may change."""
+        if not folder.exists():
+            return
+        try:
+            tree = Workspace(folder)
+            if not _owned(folder.stat()):
+                self._leave_out(str(folder), *_WRITABLE)
+                return
+            entries = self._folders(tree, "", str(folder))
+        except (ConfigError, ToolFailed) as error:
+            self._leave_out(str(folder), str(error))
+            return
+        for entry in entries:
+            shown = f"{folder}/{entry.name}/{FILE}"
+            if entry.mode & 0o022:
+                self._leave_out(f"{folder}/{entry.name}", *_WRITABLE)
+                continue
+            if root.is_relative_to(real / entry.name):
+                self._leave_out(
+                    f"{folder}/{entry.name}", "it is what is worked on here, so tools can write there"
+                )
+                continue
+            data = self._read(tree, f"{entry.name}/{FILE}", shown, private=True)
+            if data is not None:
+                self._add(data, shown, "person", OnDisk(tree, entry.name))
+
+    def take_trusted(self, snapshot: Snapshot, ignored: Ignored) -> None:
+        """Skills below `.ferrule`: the very bytes whose digest was trusted."""
+        below = {name: data for name, data in snapshot.files.items() if name.startswith(f"{TRUSTED}/")}
+        skills = [name for name in sorted(below) if name.endswith(f"/{FILE}") and name.count("/") == 3]
+        if snapshot.state != "trusted":
+            self.inert = tuple(skills)
+            if skills:
+                self.warnings.append(
+                    Warned(TRUSTED, "these skills have no effect before the folder is trusted")
+                )
+            return
+        for name in snapshot.links:
+            if f"{name}/".startswith(f"{TRUSTED}/"):
+                self._leave_out(name, _LINK)
+        for name in skills:
+            folder = name.removesuffix(f"/{FILE}")
+            if ignored(name):
+                self._leave_out(name, _IGNORED)
+            elif len(below[name]) > MOST_BYTES:
+                self._leave_out(name, f"it has {len(below[name])} bytes, the bound is {MOST_BYTES}")
+            else:
+                self._add(below[name], name, "trusted", Trusted(snapshot.files, folder))
+
+    def take_repository(self, tree: Workspace, folder: str, ignored: Ignored) -> None:
+        """Skills of a folder in the workspace that no digest covers."""
+        try:
+            entries = self._folders(tree, folder, folder)
+        except ToolFailed as error:
+            if error.error_type is not ErrorType.NOT_FOUND and not _leads_to_another(tree.root, folder):
+                self._leave_out(folder, error.message)
+            return
+        for entry in entries:
+            name = f"{entry.path}/{FILE}"
+            if ignored(name):
+                self._leave_out(name, _IGNORED)
+                continue
+            data = self._read(tree, name, name)
+            if data is not None:
+                self._add(data, name, "repository", None)
+
+    def _folders(self, tree: Workspace, folder: str, shown: str) -> list[Entry]:
+        """The folders in one folder; links among them are said. Raises ToolFailed."""
+        entries = [entry for entry in tree.entries(folder) if not entry.name.startswith(".")]
+        if len(entries) > MOST_ENTRIES:
+            self._leave_out(
+                shown, f"it has {len(entries)} entries; only the first {MOST_ENTRIES} were looked at"
+            )
+        for entry in entries[:MOST_ENTRIES]:
+            if entry.kind == "link":
+                self._leave_out(f"{shown}/{entry.name}", _LINK)
+        return [entry for entry in entries[:MOST_ENTRIES] if entry.kind == "dir"]
+
+    def _read(self, tree: Workspace, name: str, shown: str, *, private: bool = False) -> bytes | None:
+        try:
+            with tree.open(name) as file:
+                about = os.fstat(file.fileno())
+                data = file.read(MOST_BYTES + 1)
+        except ToolFailed as error:
+            missing = error.error_type is ErrorType.NOT_FOUND
+            self._leave_out(shown, f"there is no `{FILE}` in this folder" if missing else error.message)
+            return None
+        if private and not _owned(about):
+            self._leave_out(shown, *_WRITABLE)
+            return None
+        if len(data) > MOST_BYTES:
+            self._leave_out(
+                shown, f"it has {about.st_size} bytes, the bound is {MOST_BYTES}",
+                "move what is not always needed into files of its own",
+            )  # fmt: skip
+            return None
+        return data
+
+    def _add(self, data: bytes, file: str, origin: Origin, resources: Resources | None) -> None:
+        try:
+            skill = parse_skill(data, file, origin)
+        except ConfigError as error:
+            # The detail begins with the place already.
+            where, _, what = error.detail.partition(": ")
+            self._leave_out(where, what or error.detail, error.hint)
+            return
+        self.warnings += skill.warnings
+        first = self.found.get(skill.name)
+        if first is not None:
+            # The same skill is often kept in two folders, for programs that know only one of them.
+            if self.bytes[skill.name] != data:
+                self.warnings.append(Warned(file, f"`{skill.name}` is not used: {first.skill.file} holds"))
+        elif len(self.found) >= MOST_SKILLS:
+            self._leave_out(file, f"there are more than {MOST_SKILLS} skills")
+        else:
+            self.found[skill.name], self.bytes[skill.name] = Found(skill, resources), data
+
+    def _leave_out(self, where: str, what: str, hint: str = "") -> None:
+        self.broken.append(Warned(where, f"{what}; {hint}" if hint else what))
+
+
+_CATALOGUE = "skills"
+_LINK = "it is a link, and links are not followed"
+_IGNORED = "git ignores it, and nobody reviews what git ignores"
+_WRITABLE = ("others can write it, so it may not be yours", "check it, then `chmod -R go-w` it")
+
+
+def _loaded(
+    found: tuple[Found, ...], warnings: tuple[Warned, ...], broken: tuple[Warned, ...], inert: tuple[str, ...]
+) -> LoadedSkills:
+    found = tuple(sorted(found, key=lambda one: one.skill.name))
+    skills = tuple(one.skill for one in found)
+    text, shortened = catalogue(skills)
+    warnings = tuple(one for one in warnings if one.where != _CATALOGUE)
+    if shortened:
+        warnings = (*warnings, Warned(_CATALOGUE, shortened))
+    tools = (make_tool(found),) if found else ()
+    return LoadedSkills(skills, warnings, tools, text, inert, broken, found)
+
+
+def _refused(gate: Gate, tool: Tool, skill: Skill) -> bool:
+    if gate.decide(tool, {"name": skill.name}).verdict == "deny":
+        return True
+    return skill.origin == "repository" and gate.refuses_path(skill.file) != ""
+
+
+def _owned(about: os.stat_result) -> bool:
+    return about.st_uid in (os.getuid(), 0) and not about.st_mode & 0o022
+
+
+def _leads_to_another(root: Path, folder: str) -> bool:
+    """Whether a folder is only another name of one that is looked at: many repositories link the two."""
+    real = os.path.realpath(root / folder)
+    return any(real == str(root / other) for other in REPOSITORY if other != folder)

@@ -1,0 +1,142 @@
+"""A skill as a file: `<name>/SKILL.md`, whose front matter names and describes it and whose text is what the model reads.
+
+    ---
+    name: release-notes
+    description: Writes release notes from the history. Use it when a release is prepared.
+    license: MIT
+    compatibility: Needs git.
+    metadata: {author: tools-team}
+    allowed-tools: git_log Read
+    ---
+    1. List the commits since the last tag ...
+
+Source: https://agentskills.io/specification and conventions §3.2. `name` is that of the folder: 1 to 64 lower-case letters, digits
+and single hyphens. `description` has 1 to 1,024 characters, `compatibility` at most 500, `metadata` maps text to text. Keys that
+mean nothing are warnings.
+
+`allowed-tools` is read and shown to people, and gives no power: what a tool may do is decided by rules and by the person,
+not by the text that asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ferrule.extensions.front_matter import Warned, parse_document, text_of, unknown_keys
+from ferrule.extensions.front_matter import field as field_of
+from ferrule.storage.settings.yaml_tree import Node
+
+FILE = "SKILL.md"
+KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+MOST_NAME = 64
+MOST_DESCRIPTION = 1024
+MOST_COMPATIBILITY = 500
+MOST_BYTES = 60_000
+"""Bytes of one `SKILL.md`: what a result can carry whole. The specification asks for far less."""
+
+Origin = Literal["person", "trusted", "repository"]
+"""Who answers for a skill: the person who wrote it, the person who trusted it as it stands, or nobody but its authors."""
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill as it was written. `file` is its `SKILL.md` as people see it: relative to the workspace, or absolute outside of it."""
+
+    name: str
+    description: str
+    body: str
+    file: str
+    origin: Origin = "repository"
+    license: str = ""
+    compatibility: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    allowed_tools: tuple[str, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The folder of its `SKILL.md`, spelled as `file` is."""
+        return self.file.rpartition("/")[0]
+
+
+def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
+    """The skill of a file; `file` ends with `<folder>/SKILL.md`. Raises ConfigError with file, line and column."""
+    document = parse_document(data, file)
+    fields = document.fields
+    warned = unknown_keys(fields, KEYS, "a skill")
+    if not document.body:
+        warned.append(Warned(file, "there is no text after the front matter, so the skill says nothing"))
+    metadata = _metadata(fields, warned)
+    return Skill(
+        name=_name(fields, file.split("/")[-2]),
+        description=_text(fields, "description", MOST_DESCRIPTION, needed=True),
+        body=document.body,
+        file=file,
+        origin=origin,
+        license=text_of(fields, "license"),
+        compatibility=_text(fields, "compatibility", MOST_COMPATIBILITY),
+        metadata=metadata,
+        allowed_tools=_allowed_tools(fields, warned),
+        warnings=tuple(warned),
+    )
+
+
+def _name(fields: Node, folder: str) -> str:
+    name = _text(fields, "name", MOST_NAME, needed=True)
+    place = field_of(fields, "name") or fields
+    if not _NAME.fullmatch(name):
+        raise place.error(
+            f"the name `{name}`", hint="use lower-case letters, digits and single hyphens between them"
+        )
+    if name != folder:
+        raise place.error(
+            f"the skill is named `{name}` and its folder `{folder}`", hint="give both the same name"
+        )
+    return name
+
+
+def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
+    text = text_of(fields, key).strip()
+    place = field_of(fields, key) or fields
+    if needed and not text:
+        raise place.error(f"`{key}` is missing or empty", hint=f"write `{key}: …` between the `---` lines")
+    if len(text) > most:
+        raise place.error(f"`{key}` has {len(text)} characters, the bound is {most}")
+    return text
+
+
+def _metadata(fields: Node, warned: list[Warned]) -> dict[str, str]:
+    """Its texts. `version: 1.0` is a number and not the text `1.0`: such a value is left out, and said."""
+    found = field_of(fields, "metadata")
+    if found is None:
+        return {}
+    if found.pairs is None:
+        raise found.error("`metadata` must be a mapping of text to text")
+    texts: dict[str, str] = {}
+    for key, (_, value) in found.pairs.items():
+        if isinstance(value.value, str):
+            texts[key] = value.value
+        else:
+            warned.append(
+                Warned(value.where, f"`metadata.{key}` is no text and was left out; put it in quotes")
+            )
+    return texts
+
+
+def _allowed_tools(fields: Node, warned: list[Warned]) -> tuple[str, ...]:
+    found = field_of(fields, "allowed-tools")
+    if found is None:
+        return ()
+    if not isinstance(found.value, str):
+        # Not an error: it decides nothing, so nothing is lost.
+        warned.append(
+            Warned(found.where, "`allowed-tools` must be names with blanks between them; it was left out")
+        )
+        return ()
+    # A rule such as `Bash(git log:*)` holds blanks of its own.
+    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", found.value))

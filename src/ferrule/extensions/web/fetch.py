@@ -1,0 +1,203 @@
+"""One request of a script, over HTTP/1.1: every hop is checked, and what was checked is what is connected to.
+
+A host is resolved once, after it was allowed, and what was checked is what is connected to (`models.http.dialing`). A redirect is a
+new request with the same checks; what of it follows to another origin is decided for all requests in `models.http.web_request`.
+
+With a proxy in the person's environment names are resolved there: which address a *named* host has is then not checked here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.models.http.dialing import Closed, Dialer, Target
+from ferrule.models.http.http1 import MalformedResponse, ResponseParser
+from ferrule.models.http.proxies import Proxy, proxy_for
+from ferrule.models.http.web_request import REDIRECTS, NotFollowed, follow, write
+from ferrule.sandbox.network.dialing import resolve
+
+from .domains import Domains, parse_url
+
+BODY_LIMIT = 1 << 20
+"""Bytes of an answer's body at the most; more is cut, and the answer says so."""
+_OURS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "proxy-authorization"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked. `body` None sends none."""
+
+    method: str
+    target: Target
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+    @classmethod
+    def checked(cls, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Request:
+        """As a script gave it. Raises ToolFailed for what cannot be asked."""
+        return cls(method, parse_url(url), _checked(headers), body)
+
+
+async def led(request: Request, send: Callable[[Request], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """The answer to a request, wherever it is led: `send` sends each on the way. Raises ToolFailed."""
+    first = request.target.url
+    for _ in range(REDIRECTS + 1):
+        answer = await send(request)
+        following = _redirected(request, answer)
+        if following is None:
+            return answer
+        request = following
+    raise ToolFailed(ErrorType.LIMIT, f"`{first}`: more than {REDIRECTS} redirects")
+
+
+class Web:
+    """Requests of scripts within `domains`. `lookup` resolves a host; `tls` makes the context (tests pass their own)."""
+
+    def __init__(
+        self,
+        domains: Domains,
+        *,
+        lookup: Callable[[str], Awaitable[Sequence[str]]] = resolve,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.domains = domains
+        self._dialer = Dialer(lookup, tls)
+        self._environment = os.environ if environment is None else environment
+
+    def narrowed(self, domains: Domains) -> Web:
+        """The same, kept to what `domains` allow as well."""
+        dialer, both = self._dialer, self.domains.narrowed(domains)
+        return Web(both, lookup=dialer.lookup, tls=dialer.tls, environment=self._environment)
+
+    async def fetch(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
+    ) -> dict[str, Any]:
+        """{status, ok, url (the last one), body (text), headers (names in lower case), truncated}.
+
+        Raises ToolFailed: `permission_denied` for what is not allowed, `timeout`, `io_error`.
+        """
+        until = asyncio.get_running_loop().time() + seconds
+
+        async def send(request: Request) -> dict[str, Any]:
+            return await self.send(request, until)
+
+        return await led(Request.checked(method, url, headers, body), send)
+
+    async def send(self, request: Request, until: float) -> dict[str, Any]:
+        """One request, without following where its answer leads. `until` is the loop's time."""
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._once(request)
+        except TimeoutError:
+            where = request.target.authority
+            said = f"`{where}`: no answer within {until - began:.3g} s"
+            raise ToolFailed(ErrorType.TIMEOUT, said) from None
+
+    async def _once(self, request: Request) -> dict[str, Any]:
+        target = request.target
+        if (why := self.domains.refusal(target.host)) is not None:
+            raise _denied(target, why)
+        try:
+            proxy = proxy_for(target.secure, target.host, target.port, None, self._environment)
+            closed = partial(self.domains.closed, target.host)
+            reader, writer = await self._dialer.open(target, proxy, closed)
+            try:
+                writer.write(_written(request, proxy))
+                await writer.drain()
+                return await _answer(request, reader)
+            finally:
+                writer.transport.abort()
+        except Closed as why:
+            raise _denied(target, str(why)) from None
+        except ssl.SSLError as problem:
+            reason = getattr(problem, "verify_message", "") or problem.reason or problem
+            raise _failed(target, f"no trusted connection: {reason}") from None
+        except (MalformedResponse, ConfigError) as problem:
+            raise _failed(target, str(problem)) from None
+        except TimeoutError:
+            raise
+        except (OSError, asyncio.IncompleteReadError) as problem:
+            raise _failed(
+                target, getattr(problem, "strerror", None) or str(problem) or "the connection broke"
+            ) from None
+
+
+async def _answer(request: Request, reader: asyncio.StreamReader) -> dict[str, Any]:
+    parser = ResponseParser()
+    pieces: list[bytes] = []
+    size = 0
+    while not parser.done and size <= BODY_LIMIT:
+        data = await reader.read(65_536)
+        if not data:
+            parser.eof()
+            break
+        piece = parser.feed(data)
+        pieces.append(piece)
+        size += len(piece)
+        if parser.status and request.method == "HEAD":
+            break
+    raw = b"".join(pieces)[:BODY_LIMIT]
+    return {
+        "status": parser.status,
+        "ok": 200 <= parser.status < 300,
+        "url": request.target.url,
+        "body": raw.decode("utf-8", "replace"),
+        "headers": dict(parser.headers),
+        "truncated": size > BODY_LIMIT,
+    }
+
+
+def _redirected(request: Request, answer: Mapping[str, Any]) -> Request | None:
+    """The next request, or None if this answer is the last."""
+    place = answer["headers"].get("location", "")
+    try:
+        following = follow(request.method, request.target.url, request.headers, answer["status"], place)
+    except NotFollowed as why:
+        target = why.target or request.target
+        raise (_failed(target, str(why)) if why.allowed else _denied(target, str(why))) from None
+    if following is None:
+        return None
+    body = request.body if following.with_body else None
+    return Request(following.method, following.target, following.headers, body)
+
+
+def _written(request: Request, proxy: Proxy | None) -> bytes:
+    fields = {
+        "Accept-Encoding": "identity",
+        "User-Agent": "ferrule",
+        **request.headers,
+        "Connection": "close",
+    }
+    try:
+        return write(request.method, request.target, fields, request.body, proxy)
+    except (ValueError, UnicodeEncodeError) as problem:
+        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}") from None
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    for name in headers:
+        if name.lower() in _OURS:
+            raise ToolFailed(ErrorType.VALIDATION_FAILED, f"the header `{name}` is set by the request itself")
+    return {name: str(value) for name, value in headers.items()}
+
+
+def _denied(target: Target, why: str) -> ToolFailed:
+    return ToolFailed(
+        ErrorType.PERMISSION_DENIED, f"network sandbox: `{target.url[:200]}` was not requested: {why}"
+    )
+
+
+def _failed(target: Target, why: str) -> ToolFailed:
+    return ToolFailed(ErrorType.IO_ERROR, f"`{target.authority}` could not be reached: {why}")

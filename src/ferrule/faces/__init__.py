@@ -1,1 +1,0 @@
-"""Faces: where people and programs meet Ferrule. No face knows another."""

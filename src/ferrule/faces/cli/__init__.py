@@ -1,1 +1,0 @@
-"""The command line. `root` lists the commands; each is loaded when it is called."""

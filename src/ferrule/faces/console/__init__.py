@@ -1,1 +1,0 @@
-"""The web console: what runs, what it asks for and what it did, in a browser."""

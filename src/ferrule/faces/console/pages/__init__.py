@@ -1,1 +1,0 @@
-"""The pages of the console: a module each, with `routes(console)`."""

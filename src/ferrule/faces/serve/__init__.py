@@ -1,1 +1,0 @@
-"""Agents as servers: other programs ask an agent of ours, by protocols that they know."""

@@ -1,0 +1,4 @@
+"""Further providers through any-llm (`pip install 'ferrule[any]'`).
+
+Modules: `client`.
+"""

@@ -1,0 +1,130 @@
+"""What a model can do, read from what its server says about it: yes, no, or unknown.
+
+Sources: Ollama's `/api/show` (a capabilities list is authoritative; else markers in the chat template), llama.cpp's
+`/props` (`chat_template_caps`), the entries of `/models` as OpenRouter and vLLM extend them, and a
+small table of providers that say nothing. Pure functions over what was received.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from ferrule.core.lazy_patterns import expression
+
+from .client import Capabilities
+
+_MARKERS = expression(
+    r"\{%-?\s*(if|elif|for)[^%]*\btools?\b"  # Jinja conditionals and loops on tools
+    r"|\{\{-?\s*(if|range|with)[^}]*\.Tools?\b"  # the same in Go templates
+    r"|\[(AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"  # Mistral
+    r"|<tool_call>|<\|?tool_call|<function_calls>|<function=|✿FUNCTION✿",
+    re.I,
+)
+"""Signs that a chat template knows tools (systems.md 1.1, "Model capability detection")."""
+
+_PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
+    ("https://api.openai.com/", r"gpt-3\.5|gpt-[4-9]|o[134]\b|chatgpt", Capabilities(True, True)),
+    ("https://api.deepseek.com", r"deepseek", Capabilities(True, False)),
+    ("https://api.groq.com/", r"llama-[34]|gpt-oss|qwen|kimi", Capabilities(True)),
+    ("https://api.mistral.ai/", r"mistral|ministral|codestral|devstral|magistral", Capabilities(True, True)),
+    ("https://api.x.ai/", r"grok", Capabilities(True, True)),
+    ("https://api.anthropic.com/", r"claude-3-", Capabilities(True, False, 200_000)),
+    ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True)),
+)
+"""Servers that do not describe their models: start of the address, models, what holds for them."""
+
+_SEARCHES = expression(
+    r"(.*/)?gpt-(5\.([4-9]|\d\d)|[6-9]|1\d)(?!\d)"
+    r"|claude-(opus|sonnet)-([4-9]|\d\d)(?!\d)"
+    r"|claude-haiku-(4-([5-9]|\d\d)(?!\d)|([5-9]|\d\d)(?!\d))"
+)
+"""Models that search deferred tools themselves (requirement 001, "Provider support"); routers put a provider before the name."""
+
+
+def searches(model: str) -> bool:
+    """Whether a model, by its name, has a tool search of its provider."""
+    return _SEARCHES.match(model) is not None
+
+
+def known_provider(base_url: str, model: str) -> Capabilities | None:
+    """From the table above, or None."""
+    for start, models, capabilities in _PROVIDERS:
+        if base_url.startswith(start) and re.match(models, model):
+            own = searches(model) if model.startswith("claude-") else None
+            return replace(capabilities, source="provider table", tool_search=own)
+    return None
+
+
+def from_props(props: Mapping[str, Any]) -> Capabilities | None:
+    """llama.cpp's `/props`; None if this is not its answer. It turns schemas into grammars for every model."""
+    generation = _mapping(props.get("default_generation_settings"))
+    if not generation and "chat_template" not in props:
+        return None
+    context = _number(generation.get("n_ctx"))
+    caps = _mapping(props.get("chat_template_caps"))
+    if isinstance(tools := caps.get("supports_tools"), bool):
+        calls = caps.get("supports_tool_calls")
+        able = tools and calls is not False
+        return Capabilities(able, True, context, source="/props chat_template_caps")
+    template = props.get("chat_template")
+    if isinstance(template, str) and template:
+        return Capabilities(template_knows_tools(template), True, context, source="template markers")
+    return Capabilities(None, True, context, source="/props")
+
+
+def from_show(show: Mapping[str, Any]) -> Capabilities:
+    """Ollama's `/api/show`. Every model there can be held to a schema (`format`)."""
+    listed = show.get("capabilities")
+    info = _mapping(show.get("model_info"))
+    architecture = str(info.get("general.architecture", ""))
+    context = _number(info.get(f"{architecture}.context_length"))
+    if isinstance(listed, list):
+        names = {str(name) for name in cast(list[Any], listed)}
+        able = "completion" in names or not names
+        return Capabilities("tools" in names, able, context, "thinking" in names, "/api/show capabilities")
+    template = show.get("template")
+    if isinstance(template, str) and template and template_knows_tools(template):
+        return Capabilities(True, True, context, source="template markers")
+    return Capabilities(None, True, context)
+
+
+def template_knows_tools(template: str) -> bool | None:
+    """True if the template has markers of tools, None if not: some handle tools outside the template."""
+    return True if _MARKERS.search(template) else None
+
+
+def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
+    """What an entry of `/models` says about `model`: OpenRouter's `supported_parameters`, windows under any name."""
+    entry = next((entry for entry in entries if entry.get("id") == model), None)
+    if entry is None:
+        return Capabilities()
+    context = _number(entry.get("max_model_len")) or _number(entry.get("context_length"))
+    supported = entry.get("supported_parameters")
+    if isinstance(supported, list):
+        names = {str(name) for name in cast(list[Any], supported)}
+        structured = bool(names & {"structured_outputs", "response_format"})
+        return Capabilities("tools" in names, structured, context, "reasoning" in names, "/models")
+    return Capabilities(context=context, source="/models" if context else "unknown")
+
+
+def from_anthropic(entry: Mapping[str, Any]) -> Capabilities | None:
+    """What `GET /v1/models/{id}` says in Anthropic's format; None if it says nothing. Tools belong to the format."""
+    able = entry.get("capabilities")
+    context = _number(entry.get("max_input_tokens"))
+    if entry.get("type") != "model" or not isinstance(able, dict):
+        return None
+    caps = cast(dict[str, Any], able)
+    structured = _mapping(caps.get("structured_outputs")).get("supported")
+    thinking = _mapping(caps.get("thinking")).get("supported")
+    return Capabilities(True, bool(structured), context, bool(thinking), "/v1/models")
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

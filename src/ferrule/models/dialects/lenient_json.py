@@ -1,0 +1,141 @@
+"""JSON as models write it: strict first, then repairs that lose nothing and are said.
+
+Repaired: raw line breaks in strings, single quotes, `True`/`False`/`None`, commas before a closing
+bracket, backslashes that escape nothing. Not repaired: anything that is missing (quotes, brackets, values).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+from ferrule.core.calls import compact
+
+from .brackets import balanced_end
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_SPACE = re.compile(r"\s*")
+_TOKEN = re.compile(
+    r"""(?P<double>"(?:[^"\\]|\\.)*") | (?P<single>'(?:[^'\\]|\\.)*') |
+        (?P<word>\b(?:True|False|None)\b) | (?P<comma>,(?=\s*[}\]])) | (?P<open>["'])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|.)|(")|([\x00-\x1f])', re.DOTALL)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def strict(text: str, at: int = 0) -> tuple[Any, int] | None:
+    """The JSON value at an offset and where it ends, or None. White space before it is skipped."""
+    start = _SPACE.match(text, at)
+    try:
+        return _DECODER.raw_decode(text, start.end() if start else at)
+    except (ValueError, RecursionError):
+        return None
+
+
+def decode(text: str) -> tuple[Any, list[str]] | None:
+    """The one value that a text holds and what had to be repaired; None if it cannot be read without guessing."""
+    text = text.strip()
+    found = strict(text)
+    if found is not None and found[1] == len(text):
+        return found[0], []
+    repaired = _repair(text)
+    if repaired is None:
+        return None
+    found = strict(repaired[0])
+    if found is None or found[1] != len(repaired[0]):
+        return None
+    return found[0], repaired[1]
+
+
+def value_at(text: str, at: int) -> tuple[Any, int, list[str]] | None:
+    """Like `strict`, but an object or list that is only nearly JSON is repaired."""
+    found = strict(text, at)
+    if found is not None:
+        return found[0], found[1], []
+    start = _SPACE.match(text, at)
+    begin = start.end() if start else at
+    end = balanced_end(text, begin)
+    if end is None:
+        return None
+    repaired = decode(text[begin:end])
+    return None if repaired is None else (repaired[0], end, repaired[1])
+
+
+def _repair(text: str) -> tuple[str, list[str]] | None:
+    """Text that may be JSON, and what was changed; None where a quote never closes."""
+    pieces: list[str] = []
+    repairs: set[str] = set()
+    at = 0
+    for match in _TOKEN.finditer(text):
+        pieces.append(text[at : match.start()])
+        at = match.end()
+        token = match.group()
+        if match.lastgroup == "open":
+            return None
+        if match.lastgroup == "comma":
+            repairs.add("a comma before a closing bracket")
+        elif match.lastgroup == "word":
+            repairs.add("Python's words for true, false and null")
+            pieces.append(_WORDS[token])
+        else:
+            pieces.append(_string(token[1:-1], single=match.lastgroup == "single", repairs=repairs))
+    pieces.append(text[at:])
+    return "".join(pieces), sorted(repairs)
+
+
+def _string(inner: str, *, single: bool, repairs: set[str]) -> str:
+    if single:
+        repairs.add("single quotes")
+
+    def mend(match: re.Match[str]) -> str:
+        escaped, quote, control = match.group(1), match.group(2), match.group(3)
+        if quote:
+            return '\\"'
+        if control:
+            repairs.add("raw line breaks or tabs in a string")
+            return f"\\u{ord(control):04x}"
+        if escaped == "'":
+            repairs.add("an escaped apostrophe")
+            return "'"
+        if escaped[0] in '"\\/bfnrt' or len(escaped) == 5:
+            return match.group()
+        if escaped in "uxUN\n":
+            return match.group()  # an escape of Python's: what it stands for is not ours to say
+        repairs.add("a backslash that escapes nothing")
+        return "\\" + match.group()
+
+    return '"' + _ESCAPE.sub(mend, inner) + '"'
+
+
+def encode(value: Any) -> str:
+    """Compact JSON; lone halves of a surrogate pair stay escaped, since they have no UTF-8."""
+    text = compact(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def arguments(value: Any) -> str:
+    """Arguments as a call carries them: an object is encoded, text stays as it is, nothing is `{}`."""
+    if value is None or value == "":
+        return "{}"
+    return value if isinstance(value, str) else encode(value)
+
+
+def as_object(value: object) -> dict[str, Any] | None:
+    """The value as a JSON object, or None."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def as_list(value: object) -> list[Any] | None:
+    """The value as a JSON list, or None."""
+    return cast("list[Any]", value) if isinstance(value, list) else None

@@ -1,0 +1,190 @@
+"""Calls between special tokens in sections: DeepSeek V2 to V3.1 and R1, Kimi K2, Step 3.
+
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\\n```json\\n{…}\\n```<｜tool▁call▁end｜>…   V3, R1
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜><｜tool▁calls▁end｜>          V3.1
+    <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>…
+    <|open|>call tool="f" index="1"<|sep|><|open|>argument key="k" type="string"<|sep|>v<|close|>argument<|sep|>…
+
+DeepSeek's bars are U+FF5C and its blanks U+2581; tokenisers and gateways also leave ASCII bars, blanks and
+(escaped) underscores. Sources: the models' chat templates; Kimi K3's "XTML" as vLLM documents it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ferrule.core.calls import Call
+
+from . import lenient_json, markup
+from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
+from .markup import PREFIX, read_calls, read_markup
+
+_BAR = "[|｜]"
+_GAP = r"(?:[▁_ ]|\\_)"
+
+
+def _token(*words: str) -> str:
+    return f"<{_BAR}{_GAP.join(words)}{_BAR}>"
+
+
+_SECTION = f"{_token('tool', 'calls', 'begin')}|{_token('tool', 'calls', 'section', 'begin')}"
+_SECTION_END = f"{_token('tool', 'calls', 'end')}|{_token('tool', 'calls', 'section', 'end')}"
+_BEGIN = _token("tool", "call", "begin")
+_END = _token("tool", "call", "end")
+_SEP = re.compile(rf"{_token('tool', 'sep')}|{_token('tool', 'call', 'argument', 'begin')}")
+_BEGINS = re.compile(rf"\s*{_BEGIN}")
+_ENDS = re.compile(_END)
+BETWEEN = rf"{_END}\s*(?:(?:{_SECTION_END})\s*(?:{_SECTION})\s*)?{_BEGIN}\s*\w*\s*(?:{_SEP.pattern})"
+"""What stands between two calls of a section."""
+_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n?")
+_AFTER = re.compile(rf"\s*(?:```)?\s*(?:{_END})?")
+_NUMBER = re.compile(r":\d+$")
+_INVOKES = re.compile(rf"""\s*<{PREFIX}invoke\s+name=\s*["']?([^"'<>\n]+)""")
+_NAME = re.compile(r"[\w.:/-]{1,128}")
+_MOST_ENDS = 16
+"""Closing marks that are tried for one call in mark-up."""
+
+
+def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    shift = len(opener) if re.fullmatch(_BEGIN, opener) else 0
+    body = opener + body if shift else body
+    parsed = Parsed()
+    at = 0
+    while begin := _BEGINS.match(body, at):
+        separator = _SEP.search(body, begin.end())
+        if separator is None:
+            return _nothing(parsed, body, at, ending)
+        step = _one(body, begin, separator, ending, tools)
+        if step is None:
+            return _nothing(parsed, body, at, ending)
+        call, at = step
+        parsed.items.append(call)
+        # An invocation that could not be read: where its values end is not known.
+        parsed.doubtful = parsed.doubtful or bool(_INVOKES.match(body, separator.end()) and not call.source)
+    rest = body[at:]
+    if ending is Ending.OPEN:
+        parsed.rest = max(0, at - shift)
+    elif rest.strip():
+        if ending is Ending.CLOSED and not parsed.items:
+            return None
+        parsed.items.append(rest)
+    return parsed if parsed.items else None
+
+
+def _nothing(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
+    if ending is Ending.CLOSED or not parsed.items:
+        return None
+    # The beginning of a call, not a word about one: a person sees neither its mark nor what came after it.
+    parsed.problems.append(f"a call without a name was left out of the text: {body[at:].strip()}")
+    parsed.doubtful = parsed.doubtful or any(call.source for call in parsed.calls)
+    return parsed
+
+
+def _one(
+    body: str, begin: re.Match[str], separator: re.Match[str], ending: Ending, tools: Tools
+) -> tuple[Found, int] | None:
+    """The call that begins with a mark and whose arguments follow the separator."""
+    name = body[begin.end() : separator.start()].strip()
+    start = separator.end()
+    if name == "function" and not body[start:].lstrip().startswith("<"):
+        line = re.compile(r"\s*([^\s`{]+)").match(body, start)
+        if line is None:
+            return None
+        name, start = line.group(1), line.end()
+    name = _NUMBER.sub("", name).removeprefix("functions.")
+    fence = _FENCE.match(body, start)
+    start = fence.end() if fence else start
+    if _INVOKES.match(body, start):
+        closes = begin.group().strip().replace("begin", "end")
+        return _marked(body, start, closes, ending, tools)
+    if _NAME.fullmatch(name) is None:
+        return None
+    value = lenient_json.value_at(body, start)
+    if value is not None and _AFTER.match(body, value[1]):
+        after = _AFTER.match(body, value[1])
+        whole = isinstance(value[0], (dict, str))
+        shown = lenient_json.arguments(value[0]) if whole else body[start : value[1]]
+        return Found(name, shown, tuple(value[2])), after.end() if after else value[1]
+    end = _ENDS.search(body, start)
+    if end is not None and not body[start : end.start()].strip(" \r\n`"):
+        return Found(name, "{}"), end.end()
+    if ending is Ending.CLOSED:
+        return None
+    if end is None:
+        text = body[start:].strip()
+        return (Found(name, text, cut=ending is Ending.OPEN), len(body)) if text else None
+    text = body[start : end.start()].strip().removesuffix("```").strip()
+    return Found(name, text or "{}"), end.end()
+
+
+def _marked(body: str, start: int, closes: str, ending: Ending, tools: Tools) -> tuple[Found, int] | None:
+    """Step 3 puts an invocation where others put JSON. Its end is spelled as its beginning is."""
+    stop = body.find(closes, start)
+    for _ in range(_MOST_ENDS):
+        if stop < 0:
+            break
+        source = body[start:stop]
+        after = stop + len(closes)
+        parsed = read_markup(source, Ending.CLOSED, tools)
+        if parsed is not None and len(parsed.items) == 1 and parsed.calls:
+            if closes in source:
+                # A value that holds the end of a call may hold a part of another one, too. Without a source
+                # the reply is in doubt (`_read`).
+                return Found(parsed.calls[0].tool, unreadable(source)), after
+            return parsed.calls[0], after
+        stop = body.find(closes, after)
+    if ending is Ending.CLOSED:
+        return None
+    begun = _INVOKES.match(body, start)
+    tool = begun.group(1) if begun else ""
+    return Found(tool, unreadable(body[start:].strip()), cut=ending is Ending.OPEN), len(body)
+
+
+def _closes(opener: str) -> str:
+    return _END if re.fullmatch(_BEGIN, opener) else _SECTION_END
+
+
+SECTION = Form("section", f"{_SECTION}|{_BEGIN}", _closes, _read)
+
+
+# ---- Kimi K3
+
+
+def _read_xtml(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    return read_calls(body, markup.XTML, ending, tools)
+
+
+XTML = Form("xtml", r"<\|open\|>tools<\|sep\|>", lambda _: r"<\|close\|>tools<\|sep\|>", _read_xtml)
+
+FORMS = (SECTION, XTML)
+
+
+# ---- writing
+
+
+def render_deepseek(calls: Sequence[Call]) -> str:
+    """DeepSeek V3 and R1."""
+    inner = "\n".join(
+        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.tool}\n```json\n{call.arguments}\n```<｜tool▁call▁end｜>"
+        for call in calls
+    )
+    return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
+
+
+def render_deepseek31(calls: Sequence[Call]) -> str:
+    """DeepSeek V3.1."""
+    inner = "".join(
+        f"<｜tool▁call▁begin｜>{call.tool}<｜tool▁sep｜>{call.arguments}<｜tool▁call▁end｜>" for call in calls
+    )
+    return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
+
+
+def render_kimi(calls: Sequence[Call]) -> str:
+    """Kimi K2. Numbers count from 0 within the answer."""
+    inner = "".join(
+        f"<|tool_call_begin|>functions.{call.tool}:{index}<|tool_call_argument_begin|>"
+        f"{call.arguments}<|tool_call_end|>"
+        for index, call in enumerate(calls)
+    )
+    return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"

@@ -1,0 +1,157 @@
+"""Calls between a pair of tags. One form for all of them: the body's shape says how to read it.
+
+    <tool_call>{"name": …, "arguments": {…}}</tool_call>         Hermes, Qwen, Granite 4, Jamba, EXAONE, SmolLM
+    <tool_call>\\n<function=f><parameter=k>…                      Qwen3-Coder, Nemotron 3 (also without the wrapper)
+    <tool_call>f\\n<arg_key>k</arg_key><arg_value>v</arg_value>   GLM 4.5 to 4.7
+    <function_calls><invoke name="f">…                           Anthropic's old text form, DSML, MiniMax, Step
+    <tool_calls>[{…}, {…}]</tool_calls>                          Hunyuan, Jamba, MiniMax M1
+    <TOOLCALL>[{…}]</TOOLCALL>                                   Nemotron
+    <|tool_call|>[{…}]                                           Granite 3, Phi-4
+    functools[{…}]                                               Phi-4-mini
+    <|tool_call_start|>[f(a=1)]<|tool_call_end|>                 LFM2
+    <|python_tag|>…, <|python_start|>[f(a=1)]<|python_end|>      Llama 3, Llama 4
+    <|START_ACTION|>[{"tool_name": …}]<|END_ACTION|>             Cohere
+    <|action_start|><|plugin|>{…}<|action_end|>                  InternLM
+    <|tools_prefix|>[{"f": {…}}]<|tools_suffix|>                 Apertus
+
+Sources: the chat templates of these models.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from . import lenient_json
+from .call_shapes import read_json
+from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
+from .markup import PREFIX, read_markup
+from .pythonic import LOOKS, read_pythonic
+
+_TAGS = "tool_calls?|function_calls?|functioncall|calls|tool_call_list|tool_use"
+_TOKEN_ENDS = r"<\|e(?:om|ot)_id\|>"
+
+
+def read_body(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    """Whatever stands between two tags: JSON, mark-up or Python."""
+    text = body.lstrip()
+    if text.startswith("`") and ending is not Ending.OPEN:
+        body = text = _unfenced(text)
+    if text.startswith("{") or re.match(r"\[\s*[{\]]", text):
+        return read_json(body, ending)
+    if LOOKS.match(text):
+        return read_pythonic(body, ending, tools)
+    parsed = read_markup(body, ending, tools, padded=not opener.startswith("<seed:"))
+    if parsed is None or parsed.doubtful or len(parsed.items) != 1 or not parsed.calls:
+        return parsed
+    only = parsed.calls[0]
+    if not only.source and not only.cut:
+        # A name alone, or above JSON: it may stand among calls whose values are raw text.
+        parsed.items = [replace(only, source=opener + body, escaped=True)]
+    return parsed
+
+
+def _unfenced(text: str) -> str:
+    """A body that a model put into a fence of its own."""
+    match = re.match(r"```\w*\s*(.*?)\s*(?:```\s*)?\Z", text, re.DOTALL)
+    return match.group(1) if match else text
+
+
+def _read_marked_opener(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    """For openers that are part of the call, such as `<function=f>`."""
+    if opener.endswith("/>"):
+        parsed = read_markup(opener, ending, tools)
+        return parsed if parsed is None else Parsed(parsed.items, rest=0)
+    if ending is not Ending.OPEN:
+        closes = re.match(rf"<({PREFIX})(function|invoke)", opener)
+        body += f"</{closes.group(1)}{closes.group(2)}>" if closes else ""
+        return read_markup(opener + body, ending, tools)
+    parsed = read_markup(opener + body, ending, tools)
+    if parsed is not None and parsed.rest is not None:
+        parsed.rest -= len(opener)
+    return parsed
+
+
+def _read_python_tag(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    """JSON, a call in Python, or plain code for an interpreter if one is on offer."""
+    parsed = read_body(opener, body, ending, tools)
+    if parsed is not None:
+        return parsed
+    code = next((name for name in ("python", "ipython", "code_interpreter") if name in tools.names), None)
+    text = body.strip()
+    if code is None or not text:
+        return None
+    unmarked = text if ending is Ending.OPEN else None
+    return Parsed([Found(code, lenient_json.encode({"code": text}), unmarked=unmarked)])
+
+
+_APERTUS_BEGUN = re.compile(r"\s*\[\s*\{\s*\"([\w.:/-]+)\"\s*:")
+
+
+def _read_apertus(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+    """`[{"name": {arguments}}, …]`."""
+    value = lenient_json.value_at(body, 0)
+    if value is None:
+        begun = _APERTUS_BEGUN.match(body)
+        if ending is Ending.CLOSED or begun is None:
+            return None
+        return Parsed([Found(begun.group(1), unreadable(body.strip()), cut=ending is Ending.OPEN)])
+    found: list[Found | str] = []
+    for member in lenient_json.as_list(value[0]) or []:
+        shape = lenient_json.as_object(member)
+        if shape is None or len(shape) != 1 or not isinstance(next(iter(shape.values())), (dict, str)):
+            return read_json(body, ending)
+        found += [
+            Found(name, lenient_json.arguments(given), tuple(value[2])) for name, given in shape.items()
+        ]
+    return Parsed(found, rest=value[1] if ending is Ending.OPEN else None) if found else None
+
+
+def _closing(opener: str) -> str:
+    return f"</{re.escape(opener[1:-1])}>"
+
+
+def _closing_part(opener: str) -> str:
+    if opener.endswith("/>"):
+        return ""  # a call without arguments: it ends where it begins
+    match = re.match(rf"<({PREFIX})(function|invoke)", opener)
+    return rf"</{re.escape(match.group(1))}{match.group(2)}>" if match else r"(?!)"
+
+
+_WRAPPER = rf"{PREFIX}(?:{_TAGS})(?::[0-9a-f]{{4,16}})?|TOOLCALL|longcat_tool_call"
+BETWEEN = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPER})>"
+"""What stands between two calls: the end of a wrapper and the beginning of another one, or one of both."""
+
+TAGGED = Form(
+    "tagged",
+    rf"<(?:{_WRAPPER})>",
+    _closing,
+    read_body,
+)
+FUNCTION = Form(
+    "function",
+    r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?/?>""",
+    _closing_part,
+    _read_marked_opener,
+)
+INVOKE = Form(
+    "invoke",
+    rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?/?>""",
+    _closing_part,
+    _read_marked_opener,
+)
+BARRED = Form(
+    "barred",
+    r"<\|tool_calls?\|>",
+    lambda opener: rf"<\|/tool_calls?\|>|</tool_calls?\|?>|(?={re.escape(opener)})",
+    read_body,
+)
+FUNCTOOLS = Form("functools", r"functools(?=\[)", lambda _: r"(?!)", read_body)
+PYTHON_TAG = Form("python-tag", r"<\|python_tag\|>", lambda _: _TOKEN_ENDS, _read_python_tag)
+PYTHON_START = Form("python-start", r"<\|python_start\|>", lambda _: r"<\|python_end\|>", _read_python_tag)
+LFM = Form("lfm", r"<\|tool_call_start\|>", lambda _: r"<\|tool_call_end\|>", read_body)
+ACTION = Form("action", r"<\|START_ACTION\|>", lambda _: r"<\|END_ACTION\|>", read_body)
+PLUGIN = Form("plugin", r"<\|action_start\|>\s?<\|plugin\|>", lambda _: r"<\|action_end\|>", read_body)
+APERTUS = Form("apertus", r"<\|tools_prefix\|>", lambda _: r"<\|tools_suffix\|>", _read_apertus)
+
+FORMS = (TAGGED, FUNCTION, INVOKE, BARRED, FUNCTOOLS, PYTHON_TAG, PYTHON_START, LFM, ACTION, PLUGIN, APERTUS)

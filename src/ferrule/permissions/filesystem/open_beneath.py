@@ -1,0 +1,129 @@
+"""Opens a folder below another by descriptor, so that nothing on the way can lead elsewhere.
+
+Two ways with the same answers (tests/permissions/test_workspace.py runs both):
+
+* `by_openat2`: one system call, `openat2` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
+  RESOLVE_NO_MAGICLINKS (Linux 5.6; openat2(2), uapi/linux/openat2.h).
+* `by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers whose
+  system call filter refuses `openat2`.
+
+Both refuse every symbolic link, also one that stays inside: stricter than refusing those that escape,
+and free of the race between looking at a link and following it. Callers finish with a call on the last
+component relative to the returned descriptor, again without following links.
+
+Not protected: a folder that someone with rights outside moves out of the workspace while it is open
+here, and mounts below the root, which are followed (the person who mounted them meant it).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+OpenFolder = Callable[[int, Sequence[str], int], int]
+"""(root descriptor, components, extra flags) -> descriptor of the folder, owned by the caller.
+
+Components are plain names: not empty, no `/`, not `.` or `..`. Raises OSError: ELOOP for a link on
+the way, ENOTDIR for a file, ENOENT for nothing.
+"""
+
+PATH_ONLY = getattr(os, "O_PATH", 0)
+"""A descriptor that only names a folder: needs no read permission on it."""
+
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SYS_OPENAT2 = 437  # the same on every architecture but alpha, where the probe fails
+_RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH | NO_SYMLINKS | NO_MAGICLINKS
+_AGAIN = 16
+
+
+def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
+    """Component by component. Works wherever POSIX 2008 does."""
+    current = os.open(".", _FOLDER | (PATH_ONLY if parts else flags), dir_fd=root)
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        try:
+            following = os.open(part, _FOLDER | (flags if last else PATH_ONLY), dir_fd=current)
+        except OSError as error:
+            # O_DIRECTORY hides the link behind "not a directory": say what it really is.
+            if error.errno == errno.ENOTDIR and _is_link(part, current):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), part) from None
+            raise
+        finally:
+            os.close(current)
+        current = following
+    return current
+
+
+def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
+    """One system call. Raises OSError(ENOSYS or EPERM) where the kernel or a filter has no `openat2`."""
+    path = os.fsencode("/".join(parts) or ".")
+    # Without O_NOFOLLOW: together with O_PATH it would turn ELOOP into "not a directory".
+    flags |= os.O_DIRECTORY | os.O_CLOEXEC
+    answer = _openat2()(root, path, flags)
+    for _ in range(_AGAIN):
+        # EAGAIN: a rename elsewhere disturbed the lookup; the kernel asks to repeat it.
+        if answer != -errno.EAGAIN:
+            break
+        answer = _openat2()(root, path, flags)
+    if answer < 0:
+        raise OSError(-answer, os.strerror(-answer), os.fsdecode(path))
+    return answer
+
+
+@cache
+def best() -> OpenFolder:
+    """The strongest way this kernel has, found out by trying it once."""
+    probe = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.close(by_openat2(probe, ()))
+    except (OSError, AttributeError):
+        return by_walk
+    finally:
+        os.close(probe)
+    return by_openat2
+
+
+@contextmanager
+def folder(
+    open_folder: OpenFolder, root: int, parts: Sequence[str], flags: int = PATH_ONLY
+) -> Generator[int]:
+    """The descriptor of a folder for the length of a block."""
+    descriptor = open_folder(root, parts, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+@cache
+def _openat2() -> Callable[[int, bytes, int], int]:
+    """The system call as a function: a descriptor, or a negative error number."""
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    system_call = library.syscall
+    system_call.restype = ctypes.c_long
+
+    def openat2(root: int, path: bytes, flags: int) -> int:
+        how = (ctypes.c_uint64 * 3)(flags, 0, _RESOLVE)  # struct open_how: flags, mode, resolve
+        answer = system_call(
+            ctypes.c_long(_SYS_OPENAT2),
+            ctypes.c_int(root),
+            ctypes.c_char_p(path),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+        return int(answer) if answer >= 0 else -ctypes.get_errno()
+
+    return openat2

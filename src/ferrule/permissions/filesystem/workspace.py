@@ -1,0 +1,402 @@
+"""The folder that tools work in: every file a tool touches is reached through here.
+
+What holds for all methods:
+
+* A path is checked as text (`permissions.filesystem.paths`), its name against the lists (`permissions.protected_names`), and then opened by
+  descriptor beneath the root (`permissions.filesystem.open_beneath`) without following any link, so that check and use
+  cannot be pulled apart.
+* Every failure is a `ToolFailed` that names the path as it was given and a next step.
+* The calls block; they are quick but for reading and writing themselves.
+
+Hard links: a file with several names is read only if all its names lie in this workspace and may be
+read. Otherwise `notes.txt` could be another name of `.env` or of a file outside. Packages that an
+installer hard-linked from its cache are refused by this; `linked=True` allows them. Writing always makes a new
+inode, so the other names keep the old content.
+
+Not protected against: content copied under an ordinary name by someone with the right to do so; another
+process that writes between the last check of a compare-and-swap and the rename (the two are
+neighbouring system calls; writers using this object are serialised).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.permissions.denied_names import Denials, RuledNames
+from ferrule.permissions.protected_names import DEFAULT, Names
+
+from . import atomic_write, open_beneath, paths, regular_files
+from .entry import Entry
+from .folder_trees import Found, Tree
+from .hard_links import NameCount
+from .os_errors import told
+from .paths import shown
+from .regular_files import ABSENT, status_of
+
+__all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "Entry", "Workspace", "check_text"]
+
+READ_LIMIT = 10 * 1024 * 1024
+"""Bytes that `read` takes at the most unless told otherwise."""
+
+WALK_LIMIT = 200_000
+"""Entries that one walk visits at the most."""
+
+VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})
+
+
+class Workspace:
+    """A folder and what is below it. Open until `close`, or until nobody refers to it.
+
+    `names` are the lists of untouchable names, `linked` allows reading files with names elsewhere,
+    `open_folder` forces one of the ways of `permissions.filesystem.open_beneath`. Raises ConfigError if `root` is no folder.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        names: Names = DEFAULT,
+        linked: bool = False,
+        open_folder: open_beneath.OpenFolder | None = None,
+    ) -> None:
+        try:
+            self.root = Path(root).resolve(strict=True)
+            descriptor = os.open(self.root, open_beneath.PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigError(
+                f"workspace `{os.fspath(root)}`: {error.strerror}", hint="name a folder that exists"
+            ) from error
+        self.names = names
+        self._spellings = tuple({str(self.root), os.path.abspath(root)})  # noqa: PTH100 - must not resolve links
+        self._open_folder = open_folder or open_beneath.best()
+        self._tree = Tree(descriptor, self._open_folder)
+        self._linked = linked
+        self._name_count = NameCount(self._tree, names, WALK_LIMIT)
+        self._commit = threading.Lock()
+        self._denials: Denials | None = None
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
+
+    def close(self) -> None:
+        """Gives the descriptor back. Safe to call twice; whatever is called afterwards fails."""
+        # Never used again: its number may soon belong to something else.
+        self._tree.root = -1
+        self._finalizer()
+
+    def refusing(self, refuses: Callable[[str, bool], str], denials: Denials | None = None) -> Workspace:
+        """The same folder, which also refuses what `refuses(path, write)` gives a reason for.
+
+        `denials` are the person's deny rules for paths, which commands have to keep to.
+        """
+        names = self.names
+        ruled = RuledNames(names.reserved, names.secret, names.protected, refuses)
+        made = Workspace(self.root, names=ruled, linked=self._linked, open_folder=self._open_folder)
+        made._denials = denials
+        return made
+
+    def command_names(self, also: Names = DEFAULT) -> Names:
+        """The names that the sandbox of commands has to withhold: the lists, those of `also`, and deny rules for paths."""
+        own = self.names
+        lists = Names(
+            tuple(dict.fromkeys((*own.reserved, *also.reserved))),
+            tuple(dict.fromkeys((*own.secret, *also.secret))),
+            tuple(dict.fromkeys((*own.protected, *also.protected))),
+        )
+        return lists if self._denials is None else self._denials.added_to(lists)
+
+    # Names
+
+    def name(self, path: str) -> str:
+        """`path` relative to the root, normalised as text; `""` is the root. Says nothing about the lists.
+
+        Raises ToolFailed: permission_denied if it lies outside, validation_failed if it is no path.
+        """
+        return "/".join(paths.parts(path, self._spellings))
+
+    def permit(self, path: str, *, write: bool) -> str:
+        """Like `name`, but raises ToolFailed(permission_denied) also for names on the lists. No I/O."""
+        name = self.name(path)
+        if reason := self.names.check(name, write=write):
+            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)} is {_article(reason)}")
+        return name
+
+    # Looking
+
+    def stat(self, path: str) -> Entry:
+        """What `path` is. A link is described, not followed."""
+        name = self.permit(path, write=False)
+        with self._told(path, name, "look at"):
+            return Entry.of(name, self._status(name))
+
+    def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[Entry]:
+        """What is in one folder, by name. Untouchable names are not in it; they are added to `left_out`."""
+        name = self.permit(path, write=False)
+        found = self._scan(path, name)
+        return [Entry.of(below, status) for below, status in self._allowed(found, left_out)]
+
+    def walk(
+        self,
+        path: str = "",
+        *,
+        hidden: bool = False,
+        left_out: list[str] | None = None,
+        limit: int = WALK_LIMIT,
+    ) -> Iterator[Entry]:
+        """All that is below a folder, depth first and by name; a folder comes before what is in it.
+
+        Left out: untouchable names, folders of version control, with `hidden` False what begins with a
+        dot. Links are listed and not followed. A folder below that cannot be read is listed, stays empty
+        and is added to `left_out`. Raises ToolFailed(limit) after `limit` entries.
+        """
+        name = self.permit(path, write=False)
+        return self._walk(self._scan(path, name), shown(path), hidden, left_out, limit)
+
+    # Reading
+
+    def open(self, path: str) -> BinaryIO:
+        """A regular file, for reading. FIFOs, devices, sockets and folders are refused without blocking."""
+        name = self.permit(path, write=False)
+        with self._told(path, name, "read"), self._parent(name) as (folder, last):
+            file = os.fdopen(regular_files.open_regular(folder, last, path), "rb")
+            try:
+                self._check_linked(os.fstat(file.fileno()), path)
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+    def read(self, path: str, *, limit: int = READ_LIMIT) -> bytes:
+        """A whole file. Raises ToolFailed(limit) if it has more than `limit` bytes."""
+        with self.open(path) as file, self._told(path, "", "read"):
+            data = file.read(limit + 1)
+            if len(data) > limit:
+                size = os.fstat(file.fileno()).st_size
+                raise ToolFailed(
+                    ErrorType.LIMIT,
+                    f"{shown(path)} has {size} bytes, more than {limit}; read a range of lines, its tail, or search it",
+                )
+        return data
+
+    def read_text(self, path: str, *, limit: int = READ_LIMIT) -> str:
+        """A whole text file; bytes that are not UTF-8 become U+FFFD. Raises ToolFailed(parse_error) for binary."""
+        data = self.read(path, limit=limit)
+        check_text(data, path)
+        return data.decode(errors="replace")
+
+    # Changing
+
+    def write(self, path: str, data: bytes, *, expect: str | None = None, create: bool = True) -> Entry:
+        """Makes `data` the content of a file, in one step; its folder must exist.
+
+        `expect` is the SHA-256 (hex) of the content that must still be there, or `ABSENT`: otherwise
+        ToolFailed(io_error) and nothing is changed. With `create` False the file must exist.
+        """
+        name = self.permit(path, write=True)
+        with self._told(path, name, "write"), self._parent(name) as (folder, last):
+            before = regular_files.regular(folder, last, path)
+            if before is None and not create:
+                raise regular_files.error(errno.ENOENT)
+            with atomic_write.staged(folder, data, before) as temporary, self._commit:
+                if expect is not None:
+                    regular_files.check_unchanged(folder, last, path, expect)
+                atomic_write.rename(folder, temporary, folder, last, replace=expect != ABSENT)
+            return Entry.of(name, status_of(folder, last))
+
+    def make_dir(self, path: str, *, parents: bool = True) -> Entry:
+        """A folder that exists afterwards, also if it did before. With `parents`, those above it too."""
+        name = self.permit(path, write=True)
+        parts = _split(name)
+        with self._told(path, name, "create"):
+            for depth in range(1 if parents else len(parts), len(parts) + 1):
+                with open_beneath.folder(self._open_folder, self._tree.root, parts[: depth - 1]) as above:
+                    try:
+                        regular_files.make_folder(above, parts[depth - 1], last=depth == len(parts))
+                    except FileExistsError:
+                        raise ToolFailed(
+                            ErrorType.VALIDATION_FAILED,
+                            f"{shown(path)} is a file, so there can be no folder of that name",
+                        ) from None
+        return self.stat(path)
+
+    def move(self, source: str, target: str, *, overwrite: bool = False) -> Entry:
+        """Renames a file, link or folder. With `overwrite` a file may take the place of a file.
+
+        A folder that holds untouchable names is not moved.
+        """
+        old, new = self._not_root(source), self._not_root(target)
+        if new == old or new.startswith(old + "/"):
+            raise ToolFailed(ErrorType.VALIDATION_FAILED, f"{shown(source)} cannot be moved into itself")
+        with self._told(source, old, "move"), self._parent(old) as (from_folder, old_last):
+            status = status_of(from_folder, old_last)
+            if stat.S_ISDIR(status.st_mode):
+                self._check_below(source, old, new)
+            with self._told(target, new, "create"), self._parent(new) as (to_folder, new_last), self._commit:
+                if overwrite:
+                    regular_files.check_replaceable(
+                        status, regular_files.regular(to_folder, new_last, target), source
+                    )
+                atomic_write.rename(from_folder, old_last, to_folder, new_last, replace=overwrite)
+        return self.stat(target)
+
+    def delete(self, path: str, *, recursive: bool = False) -> None:
+        """Removes a file, a link (not what it points to), an empty folder, or with `recursive` any folder.
+
+        A folder that holds untouchable names is not deleted.
+        """
+        name = self._not_root(path)
+        with self._told(path, name, "delete"), self._parent(name) as (folder, last):
+            status = status_of(folder, last)
+            if not stat.S_ISDIR(status.st_mode):
+                os.unlink(last, dir_fd=folder)
+            elif recursive:
+                self._check_below(path, name, name)
+                self._tree.remove(_split(name))
+            else:
+                os.rmdir(last, dir_fd=folder)
+
+    def descriptor(self, path: str = "") -> int:
+        """A folder as a descriptor, for the working directory of a child. The caller closes it."""
+        name = self.permit(path, write=False)
+        with self._told(path, name, "enter"):
+            return self._open_folder(self._tree.root, _split(name), os.O_RDONLY)
+
+    # Inside
+
+    def _scan(self, path: str, name: str) -> list[Found]:
+        with self._told(path, name, "list"):
+            try:
+                return self._tree.scan(_split(name))
+            except NotADirectoryError:
+                self._status(name)  # A file on the way is another failure than a file in its place.
+                raise ToolFailed(
+                    ErrorType.VALIDATION_FAILED, f"{shown(path)} is a file, not a folder; use `read_file`"
+                ) from None
+
+    def _not_root(self, path: str) -> str:
+        if name := self.permit(path, write=True):
+            return name
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"{shown(path)} is the workspace itself; name something in it"
+        )
+
+    def _status(self, name: str) -> os.stat_result:
+        if not name:
+            return os.fstat(self._tree.root)
+        with self._parent(name) as (folder, last):
+            return status_of(folder, last)
+
+    @contextmanager
+    def _parent(self, name: str) -> Generator[tuple[int, str]]:
+        """The folder that holds `name`, as a descriptor, and the last component."""
+        *above, last = _split(name) or ("",)
+        if not last:
+            raise regular_files.error(errno.EISDIR)
+        with open_beneath.folder(self._open_folder, self._tree.root, above) as descriptor:
+            yield descriptor, last
+
+    def _told(self, path: str, name: str, verb: str) -> AbstractContextManager[None]:
+        return told(path, verb, lambda: self._near(name))
+
+    def _near(self, name: str) -> list[str]:
+        """Names in the same folder that are spelled like a missing one."""
+        *above, last = _split(name) or ("",)
+        try:
+            found = self._tree.scan(tuple(above))
+        except OSError:
+            return []  # The folder is missing too: nothing to suggest.
+        allowed = {below[-1].lower(): below for below, _ in found[:2000] if self._readable(below)}
+        from difflib import get_close_matches
+
+        near = get_close_matches(last.lower(), allowed, n=2)
+        return ["/".join(allowed[one]) for one in near]
+
+    def _readable(self, below: tuple[str, ...]) -> bool:
+        return self.names.check("/".join(below), write=False) is None
+
+    def _allowed(
+        self, found: list[Found], left_out: list[str] | None
+    ) -> Iterator[tuple[str, os.stat_result]]:
+        for below, status in found:
+            if self._readable(below):
+                yield "/".join(below), status
+            elif left_out is not None:
+                left_out.append("/".join(below))
+
+    def _walk(
+        self,
+        first: list[Found],
+        what: str,
+        hidden: bool,
+        left_out: list[str] | None,
+        limit: int,
+    ) -> Iterator[Entry]:
+        waiting = list(self._allowed(first, left_out))[::-1]
+        count = 0
+        while waiting:
+            name, status = waiting.pop()
+            last = name.rpartition("/")[2]
+            if last in VERSION_CONTROL or (last.startswith(".") and not hidden):
+                continue
+            if (count := count + 1) > limit:
+                raise ToolFailed(
+                    ErrorType.LIMIT, f"more than {limit} entries below {what}; name a smaller folder"
+                )
+            yield Entry.of(name, status)
+            if stat.S_ISDIR(status.st_mode):
+                try:
+                    below = self._tree.scan(_split(name))
+                except OSError:
+                    if left_out is not None:
+                        left_out.append(name)
+                    continue
+                waiting += list(self._allowed(below, left_out))[::-1]
+
+    def _check_linked(self, status: os.stat_result, path: str) -> None:
+        if self._linked or self._name_count.all_readable(status):
+            return
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"{shown(path)} has {status.st_nlink} names (hard links), and some of them lie outside of the "
+            "workspace or may not be read; ask the person to copy the file",
+        )
+
+    def _check_below(self, path: str, old: str, new: str) -> None:
+        """Refuses to move or delete a folder with names in it that tools may not change, there or here."""
+        for number, (below, _) in enumerate(self._tree.everything(_split(old))):
+            if number > WALK_LIMIT:
+                raise ToolFailed(ErrorType.LIMIT, f"{shown(path)} holds more than {WALK_LIMIT} entries")
+            name = "/".join(below)
+            for spelling in dict.fromkeys((name, new + name.removeprefix(old))):
+                if reason := self.names.check(spelling, write=True):
+                    raise ToolFailed(
+                        ErrorType.PERMISSION_DENIED,
+                        f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is {_article(reason)}",
+                    )
+
+
+def check_text(data: bytes, path: str) -> None:
+    """Raises ToolFailed(parse_error) if the bytes are no text: a NUL early on, or UTF-16."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ToolFailed(ErrorType.PARSE_ERROR, f"{shown(path)} is UTF-16 text; convert it to UTF-8 first")
+    if b"\0" in data[:8192]:
+        raise ToolFailed(
+            ErrorType.PARSE_ERROR,
+            f"{shown(path)} is a binary file (there is a NUL in its first bytes), not text",
+        )
+
+
+def _split(name: str) -> tuple[str, ...]:
+    return tuple(name.split("/")) if name else ()
+
+
+def _article(reason: str) -> str:
+    return reason if reason.startswith(("reserved", "protected")) else f"a name that {reason}"

@@ -1,0 +1,97 @@
+"""The control group that this process may make for a session: where, and what bounds all its commands together.
+
+    groups = find(bounds, name)
+
+Version 2 lets processes live in leaves only, so the group is made beside ours, in the nearest folder above that we may write
+and that hands memory and pids on (systemd delegates one to each user). In version 1 it is made below ours, one for each
+of the two. Format: cgroups(7), cgroup-v2.rst and memory.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ferrule.core.frozen import frozen
+from ferrule.sandbox.policy import Bounds
+
+Group = tuple[str, dict[str, str], str]
+"""See `inside.groups`."""
+
+
+@frozen
+class Groups:
+    """`made`: the groups to make. `bounds`: which they hold, of `memory` and `processes`."""
+
+    made: tuple[Group, ...] = ()
+    bounds: frozenset[str] = frozenset()
+
+
+def find(bounds: Bounds, name: str, *, own: str | None = None, root: Path = Path("/sys/fs/cgroup")) -> Groups:
+    """Look for groups. `own` is the text of /proc/self/cgroup. Nothing is made yet; never raises."""
+    if own is None:
+        try:
+            own = Path("/proc/self/cgroup").read_text()
+        except OSError:
+            return Groups()
+    if bounds.memory is None and bounds.processes is None:
+        return Groups()
+    lines = [line.split(":", 2) for line in own.splitlines() if line.count(":") >= 2]
+    return _unified(bounds, name, lines, root) or _separate(bounds, name, lines, root)
+
+
+def _unified(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups | None:
+    path = next((path for number, _, path in lines if number == "0"), None)
+    if path is None:
+        return None
+    for folder in _upwards(root, path):
+        if not (folder / "cgroup.subtree_control").is_file() or not _writable(folder):
+            continue
+        handed_on = set((folder / "cgroup.subtree_control").read_text().split())
+        values = _version_2(bounds, handed_on)
+        if values and _writable(folder / "cgroup.procs"):
+            held = {"memory" if file.startswith("memory") else "processes" for file in values}
+            return Groups(((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(held))
+    return None
+
+
+def _upwards(root: Path, path: str) -> Iterator[Path]:
+    """The folders above ours, up to where version 2 is mounted."""
+    folder = root / path.lstrip("/")
+    while folder != root and root in folder.parents:
+        folder = folder.parent
+        yield folder
+
+
+def _version_2(bounds: Bounds, handed_on: set[str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    if bounds.memory is not None and "memory" in handed_on:
+        values["memory.max"] = str(bounds.memory)
+    if bounds.processes is not None and "pids" in handed_on:
+        values["pids.max"] = str(bounds.processes)
+    return values
+
+
+def _separate(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups:
+    made: list[Group] = []
+    held: set[str] = set()
+    for controller, bound, file, most in (
+        ("memory", "memory", "memory.limit_in_bytes", bounds.memory),
+        ("pids", "processes", "pids.max", bounds.processes),
+    ):
+        path = next((path for _, names, path in lines if controller in names.split(",")), None)
+        folder = root / controller / (path or "").lstrip("/")
+        if (
+            most is not None
+            and path is not None
+            and (folder / "cgroup.procs").is_file()
+            and _writable(folder)
+        ):
+            made.append((f"{folder}/{name}", {file: str(most)}, str(folder)))
+            held.add(bound)
+    return Groups(tuple(made), frozenset(held))
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK)

@@ -1,0 +1,101 @@
+"""The last steps before a command runs in a sandbox: in its own process, as pid 1 forked it.
+
+Some are taken before the command is known. What is known only with the command is its view, its descriptors, its folder and its
+program; the process enters the view with the last rights that it has, gives them up and filters its calls.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+
+from . import process_tree
+from .kernel import namespaces, proxy_ports
+from .kernel.libc import call
+from .protocol import Launch, receive_descriptors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .session import Session
+
+HERE, FAILED, BROKEN = b"here", b"failed ", b"broken "
+
+
+def become(session: Session, channel: socket.socket, orders: socket.socket) -> None:
+    """Turn this process into the command that `orders` brings. Never returns.
+
+    `channel` leads to the supervisor: a message on it carries our process id as it is seen from outside; it
+    closes when the program runs. `orders` leads to pid 1, which is given the filter's descriptor.
+    """
+    try:
+        os.setsid()
+        channel.send(HERE)
+        _close_others(channel.fileno(), orders.fileno())
+        namespaces.limit(session.limits)
+        namespaces.bound_rights()
+        _run(session, channel, orders)
+    except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
+        channel.send(_broken(error))
+    finally:
+        os._exit(126)
+
+
+def send(orders: socket.socket, descriptors: list[int], port: int) -> None:
+    """For pid 1: the record of the launch, standard input, output and error, the view; the port of the way to the network."""
+    socket.send_fds(orders, [b"%d" % port], descriptors)
+
+
+def _run(session: Session, channel: socket.socket, orders: socket.socket) -> None:
+    """Wait for the launch and execute its program. Returns if none comes, or if it cannot be executed."""
+    word, found = receive_descriptors(orders, 16, 5)
+    if not word:
+        return
+    for view in found[4:]:
+        call("setns", view, namespaces.NEW_MOUNTS)
+    namespaces.drop_capabilities()
+    session.confine(orders)
+    launch = Launch.read(found[0])
+    for to, source in enumerate(found[1:4]):
+        os.dup2(source, to)
+    for name, text in launch.proxied.items():
+        launch.environment[name] = text.replace(str(proxy_ports.PORT), word.decode())
+    _enter_folder(launch)
+    for number in process_tree.DEFAULTS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        os.execve(launch.program, launch.argv, launch.environment)
+    except OSError as error:
+        channel.send(FAILED + str(error.errno).encode())
+
+
+def _broken(error: BaseException) -> bytes:
+    return BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
+
+
+def _close_others(*kept: int) -> None:
+    """Every descriptor but the standard ones and these. What comes later is closed when the program runs."""
+    low = 3
+    for one in sorted(kept):
+        os.closerange(low, one)
+        low = one + 1
+    os.closerange(low, _highest())
+
+
+def _highest() -> int:
+    return max(map(int, os.listdir("/proc/self/fd"))) + 1  # noqa: PTH208  no pathlib in here
+
+
+def _enter_folder(launch: Launch) -> None:
+    """The folder that was opened outside, by its path in the view: only if it is the same one."""
+    os.chdir(launch.folder)
+    if launch.inode is None:
+        return
+    status = os.stat(".")  # noqa: PTH116  no pathlib in here
+    if not stat.S_ISDIR(status.st_mode) or (status.st_dev, status.st_ino) != tuple(launch.inode):
+        raise RuntimeError(
+            f"`{launch.folder}` is another folder in the sandbox: it was moved, or is out of sight"
+        )

@@ -1,0 +1,177 @@
+"""Calls that a mediator performs beyond creating ones: removing a name, and where no mounts hold, opening any file.
+
+Without a view of its own a command sees every name of the machine. What it may open is then held by Landlock, which the
+mediator lives under as well; which names are withheld below that, only somebody who knows them can say. So every
+opening call comes here, is resolved by descriptor, judged, and performed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from errno import EACCES, EINVAL, EISDIR, ELOOP, ENOTDIR
+
+from . import file_calls, opening
+from .callers import Refusal
+from .file_calls import AT_FDCWD
+from .name_rules import REFUSED
+from .path_resolution import Place
+from .requests import Request
+
+_REMOVE_FOLDER = 0x200
+_NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
+_PROC_SECRETS = frozenset(
+    {b"kcore", b"keys", b"key-users", b"kpagecount", b"kpageflags", b"kpagecgroup", b"sched_debug", b"timer_list"}
+)  # fmt: skip
+
+
+def _unlink(request: Request) -> int:
+    return _remove(request, AT_FDCWD, 0, 0)
+
+
+def _rmdir(request: Request) -> int:
+    return _remove(request, AT_FDCWD, 0, _REMOVE_FOLDER)
+
+
+def _unlinkat(request: Request) -> int:
+    return _remove(request, request.asked.integer(0), 1, request.asked.integer(2))
+
+
+def _remove(request: Request, base: int, path: int, flags: int) -> int:
+    """A mount over a link would lie over what it leads to: that such a link stays is kept here."""
+    folder = bool(flags & _REMOVE_FOLDER)
+    place = request.place(base, request.text(path))
+    if place.plain:
+        name = request.name_of(place)
+        status = _status(place)
+        if status is not None and request.verdict(name, folder=folder) == REFUSED and name is not None:
+            raise request.ground.refuse(name)
+        request.ground.covers.enter(place.path, place.plain)
+        request.ground.covers.touch(status)
+    request.still_waits()
+    if folder:
+        os.rmdir(place.name, dir_fd=place.folder)
+    else:
+        os.unlink(place.name, dir_fd=place.folder)
+    return 0
+
+
+def _status(place: Place) -> os.stat_result | None:
+    try:
+        return os.stat(place.plain, dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return None  # the call itself says why
+
+
+def _open(request: Request) -> int | None:
+    integer = request.asked.integer
+    return _open_any(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
+
+
+def _openat(request: Request) -> int | None:
+    integer = request.asked.integer
+    return _open_any(request, integer(0), 1, integer(2), integer(3) & 0o7777)
+
+
+def _open_any(request: Request, base: int, path: int, flags: int, mode: int) -> int | None:
+    if flags & os.O_CREAT:
+        return opening.open_for(request, base, path, flags, mode)
+    if flags & os.O_TRUNC and flags & os.O_ACCMODE == os.O_RDONLY:
+        return -EINVAL  # before version 3 Landlock takes it for reading
+    place, handle = found(request, base, path, follow=not flags & os.O_NOFOLLOW)
+    status = os.fstat(handle)
+    if stat.S_ISLNK(status.st_mode):
+        return -ELOOP
+    if flags & os.O_DIRECTORY and not stat.S_ISDIR(status.st_mode):
+        return -ENOTDIR
+    if flags & _NAMELESS:
+        return _open_nameless(request, place, handle, flags, mode)
+    request.still_waits()
+    return _hand_over(request, place, handle, status, flags & ~os.O_EXCL)
+
+
+def _hand_over(request: Request, place: Place, handle: int, status: os.stat_result, flags: int) -> int | None:
+    if not stat.S_ISDIR(status.st_mode):
+        return opening.open_existing(request, place, handle, flags)
+    instead = request.seen(place, handle, status, flags)
+    folder = handle if instead is None else request.handles.keep(instead)
+    return opening.give(request, opening.reopen(folder, flags), flags)
+
+
+def _open_nameless(request: Request, place: Place, handle: int, flags: int, mode: int) -> int | None:
+    """A file without a name, in a folder. Naming it is another call."""
+    request.ground.covers.enter(request.ground.resolver.where(handle))
+    request.ground.use_umask(request.caller.umask())
+    request.still_waits()
+    return opening.give(request, file_calls.openat(handle, b".", flags, mode), flags)
+
+
+def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Place, int]:
+    """What is by that name: where it is, and a handle. Refusal if nothing is, or nobody may look at it."""
+    start = request.place(base, request.text(path))
+    plain = start.plain
+    if not plain:  # `/`, `.`, `..`: no link can be one of these
+        here = request.handles.keep(file_calls.openat(start.folder, start.name, file_calls.O_PATH, 0))
+        return start, here
+    slashes = start.name != plain
+    # Without slashes: after those the kernel would follow a link of /proc as ours.
+    bare = Place(start.folder, start.path, plain, start.on_proc, start.foreign, start.direct)
+    if follow or slashes:
+        place, handle = request.ground.resolver.follow(request.caller, bare, request.handles)
+        if handle < 0:
+            raise Refusal(-handle)
+    else:
+        place = bare
+        handle = request.handles.keep(
+            file_calls.openat(bare.folder, plain, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0)
+        )
+    if slashes and not stat.S_ISDIR(os.fstat(handle).st_mode):
+        raise Refusal(ENOTDIR)
+    _check_proc(request, place)
+    return place, handle
+
+
+def _check_proc(request: Request, place: Place) -> None:
+    """Of /proc: what is about the machine and what is the caller's own, nothing of other processes or their sockets."""
+    if not place.on_proc:
+        return
+    parts = (place.path + b"/" + place.plain).split(b"/")[2:]
+    if (parts[:1] and parts[0] in _PROC_SECRETS) or b"net" in parts[1:4]:
+        raise Refusal(EACCES)
+    if place.foreign and parts[:1] and parts[0].isdigit() and int(parts[0]) != request.caller.process():
+        raise Refusal(EACCES)
+
+
+def _truncate(request: Request) -> int:
+    place, handle = found(request, AT_FDCWD, 0, follow=True)
+    status = os.fstat(handle)
+    if stat.S_ISDIR(status.st_mode):
+        return -EISDIR
+    if not stat.S_ISREG(status.st_mode):
+        return -EINVAL
+    request.ground.covers.touch(status)
+    request.ground.covers.enter(place.path, place.plain)
+    size = request.asked.arguments[1]
+    if size >= 1 << 63:
+        return -EINVAL
+    request.still_waits()
+    # By writing: that is a right of its own in every version of Landlock.
+    opened = request.handles.keep(
+        file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, os.O_WRONLY | os.O_CLOEXEC, 0)
+    )
+    os.ftruncate(opened, size)
+    return 0
+
+
+REMOVALS: dict[str, Callable[[Request], int | None]] = {
+    "rmdir": _rmdir,
+    "unlink": _unlink,
+    "unlinkat": _unlinkat,
+}
+OPENS: dict[str, Callable[[Request], int | None]] = {
+    "open": _open,
+    "openat": _openat,
+    "truncate": _truncate,
+}
+"""By the name of the call, for `Mediator`."""

@@ -1,0 +1,344 @@
+"""The mediator: performs, for the processes of a command, the calls that create names, unless a name is refused.
+
+It runs as pid 1 of the command's namespace, with the same view of files and, once `lower_rights` was called, no more
+rights on files than the command. A caller waits in its call until the answer; what it asked for is read from
+its memory once, looked up by descriptor, judged, and performed here. The kernel never reads the caller's memory again, so
+there is no moment between check and use.
+
+Errors are those of the kernel, since the kernel performs the call. A refused name is EACCES. Different from a call made
+directly, and harmless: too many open files is noticed after a file was created; F_GETFL does not show O_NOFOLLOW for a
+file that existed; what a caller opens on /proc by name must be its own; a signal with a handler that interrupts
+(no SA_RESTART) may end any of these calls with EINTR, always before it was performed (before Linux 5.19: also after).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Callable, Mapping
+from errno import EACCES, EEXIST, EINVAL, ENOENT, ENOSYS, EPERM
+from functools import cache
+
+from ..kernel import system_calls
+from . import file_calls
+from .attributes import MODES
+from .callers import Callers, Gone, Refusal
+from .file_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
+from .name_rules import REFUSED, Rules
+from .notifications import Asked, Listener
+from .opening import open_for
+from .renaming import rename
+from .requests import Ground, Made, Request
+from .withheld_files import Covers
+
+_CAP_SYS_PTRACE = 19
+_AF_UNIX = 1
+_MOST_ADDRESS = 128
+_NODES = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK)
+
+
+class Mediator:
+    """Answers the calls that come through one listener. Single-threaded; whoever owns the loop calls `handle_one`.
+
+    `refused`: names below the roots that were asked for and denied. `made`: what was created that others may not see.
+    `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out. `more` are calls beyond the
+    creating ones (`guarded`), `covers` what is withheld without a mount.
+    """
+
+    def __init__(
+        self,
+        listener: int,
+        rules: Rules,
+        lock: int | None = None,
+        *,
+        more: Mapping[str, Callable[[Request], int | None]] | None = None,
+        covers: Covers | None = None,
+    ) -> None:
+        self._listener = Listener(listener)
+        self._ground = Ground(self._listener, rules, lock)
+        if covers is not None:
+            self._ground.covers = covers
+        self._callers = Callers()
+        self._performed = creating_calls() if more is None else {**creating_calls(), **_numbered(more)}
+
+    @property
+    def refused(self) -> list[str]:
+        return self._ground.refused
+
+    @property
+    def made(self) -> list[Made]:
+        return self._ground.made
+
+    @property
+    def openers(self) -> set[int]:
+        return self._ground.openers
+
+    def leave_room(self) -> None:
+        """The command is over: what it made no longer counts as being made."""
+        self._ground.leave_room()
+
+    def fileno(self) -> int:
+        return self._listener.descriptor
+
+    def handle_one(self) -> None:
+        """Answer one call. To be called when the descriptor is readable."""
+        asked = self._listener.receive()
+        if asked is None:
+            return
+        result: int | None = -EACCES
+        for _ in range(2):
+            try:
+                result = self._perform(asked)
+            except Gone:
+                # Either the caller was killed, or its number was another's when we saw it last.
+                self._callers.forget(asked.thread)
+                if not self._listener.waits(asked):
+                    return
+                continue
+            break
+        if result is not None:
+            self._listener.answer(asked, result)
+
+    def _perform(self, asked: Asked) -> int | None:
+        perform = self._performed.get(asked.number)
+        if perform is None:
+            return -ENOSYS
+        request = Request(self._ground, asked, self._callers.find(asked.thread))
+        self._ground.hold(fcntl.LOCK_SH)
+        try:
+            return perform(request)
+        except Refusal as refusal:
+            return -refusal.error
+        except OSError as error:
+            return -(error.errno or EACCES)
+        finally:
+            self._ground.hold(fcntl.LOCK_UN)
+            request.handles.close()
+
+
+def _open(request: Request) -> int | None:
+    integer = request.asked.integer
+    return open_for(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
+
+
+def _openat(request: Request) -> int | None:
+    integer = request.asked.integer
+    return open_for(request, integer(0), 1, integer(2), integer(3) & 0o7777)
+
+
+def _creat(request: Request) -> int | None:
+    flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+    return open_for(request, AT_FDCWD, 0, flags, request.asked.integer(1) & 0o7777)
+
+
+def _mkdir(request: Request) -> int:
+    return _make_folder(request, AT_FDCWD, request.text(0), request.asked.integer(1))
+
+
+def _mkdirat(request: Request) -> int:
+    return _make_folder(request, request.asked.integer(0), request.text(1), request.asked.integer(2))
+
+
+def _make_folder(request: Request, base: int, path: bytes, mode: int) -> int:
+    place = request.place(base, path)
+    secret = request.check(place, folder=True)
+    request.ground.use_umask(request.caller.umask())
+    request.still_waits()
+    result = file_calls.mkdirat(place.folder, place.name, mode & 0o177777)
+    if result == 0:
+        request.made(place, secret)
+    return result
+
+
+def _mknod(request: Request) -> int:
+    return _make_node(request, AT_FDCWD, 0, 1)
+
+
+def _mknodat(request: Request) -> int:
+    return _make_node(request, request.asked.integer(0), 1, 2)
+
+
+def _make_node(request: Request, base: int, path: int, index: int) -> int:
+    """Devices are refused even where the kernel has one that needs no rights (the whiteout, 0:0)."""
+    mode = request.asked.integer(index) & 0o177777
+    kind = stat.S_IFMT(mode)
+    if kind not in _NODES:
+        return -EPERM if kind == stat.S_IFDIR else -EINVAL
+    place = request.place(base, request.text(path))
+    if kind in (stat.S_IFCHR, stat.S_IFBLK):
+        return -EEXIST if request.exists(place) else -EPERM
+    secret = request.check_socket(place) if kind == stat.S_IFSOCK else request.check(place)
+    request.ground.use_umask(request.caller.umask())
+    request.still_waits()
+    result = file_calls.mknodat(place.folder, place.name, mode, 0)
+    if result == 0:
+        request.made(place, secret)
+    return result
+
+
+def _symlink(request: Request) -> int:
+    return _make_link(request, request.text(0), AT_FDCWD, request.text(1))
+
+
+def _symlinkat(request: Request) -> int:
+    return _make_link(request, request.text(0), request.asked.integer(1), request.text(2))
+
+
+def _make_link(request: Request, target: bytes, base: int, path: bytes) -> int:
+    if not target:
+        return -ENOENT
+    place = request.place(base, path)
+    secret = request.check(place)
+    request.still_waits()
+    result = file_calls.symlinkat(target, place.folder, place.name)
+    if result == 0:
+        request.made(place, secret)
+    return result
+
+
+def _link(request: Request) -> int:
+    return _make_hard_link(request, AT_FDCWD, 0, AT_FDCWD, 1, 0)
+
+
+def _linkat(request: Request) -> int:
+    integer = request.asked.integer
+    return _make_hard_link(request, integer(0), 1, integer(2), 3, integer(4))
+
+
+def _make_hard_link(request: Request, old_base: int, old: int, new_base: int, new: int, flags: int) -> int:
+    if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
+        return -EINVAL
+    folder, name, follow = _linked(request, old_base, request.text(old), flags)
+    place = request.place(new_base, request.text(new))
+    secret = request.check(place)
+    if secret is None and request.name_of(place) is not None and _is_own(request, folder, name, follow):
+        request.ground.take_room()  # another name of what is hidden is hidden
+    request.still_waits()
+    result = file_calls.linkat(folder, name, place.folder, place.name, follow)
+    if result == 0:
+        request.made(place, secret)
+    return result
+
+
+def _is_own(request: Request, folder: int, name: bytes, follow: int) -> bool:
+    """Whether the file that gets another name is the session's own. `name` is of ours where links are followed."""
+    if not follow:
+        return request.is_own(folder, name)
+    return request.is_own(int(name.rpartition(b"/")[2] or b"-1"))
+
+
+def _linked(request: Request, base: int, path: bytes, flags: int) -> tuple[int, bytes, int]:
+    """The file that gets another name, as the first arguments of `linkat` and its flags."""
+    if not path and flags & AT_EMPTY_PATH:
+        if base == AT_FDCWD:
+            return AT_FDCWD, b"/", 0  # a folder: the kernel says what is wrong with that
+        found = request.handles.keep(request.caller.descriptor(base))
+        request.ground.covers.touch(os.fstat(found))
+        return AT_FDCWD, b"/proc/self/fd/%d" % found, AT_SYMLINK_FOLLOW
+    place = request.place(base, path)
+    if flags & AT_SYMLINK_FOLLOW and place.plain:
+        place, handle = request.ground.resolver.follow(request.caller, place, request.handles)
+        if handle < 0:
+            raise Refusal(-handle)
+        request.ground.covers.enter(place.path, place.plain)
+        request.ground.covers.touch(os.fstat(handle))
+        return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
+    name = request.name_of(place)
+    if name is not None and request.verdict(name, folder=False) == REFUSED:
+        raise request.ground.refuse(name)
+    request.ground.covers.enter(place.path, place.plain)
+    found = request.handles.keep(file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0))
+    request.ground.covers.touch(os.fstat(found))
+    return place.folder, place.name, 0
+
+
+def _rename(request: Request) -> int:
+    return rename(request, AT_FDCWD, 0, AT_FDCWD, 1, 0)
+
+
+def _renameat(request: Request) -> int:
+    return rename(request, request.asked.integer(0), 1, request.asked.integer(2), 3, 0)
+
+
+def _renameat2(request: Request) -> int:
+    integer = request.asked.integer
+    return rename(request, integer(0), 1, integer(2), 3, integer(4))
+
+
+def _bind(request: Request) -> int:
+    """A socket's address may be a name. The socket is the caller's own, so that its address reads as it was given."""
+    size = request.asked.integer(2)
+    if not 0 <= size <= _MOST_ADDRESS:
+        return -EINVAL
+    address = request.ground.memory.exactly(request.asked.thread, request.asked.arguments[1], size)
+    socket = request.handles.keep(request.caller.same_descriptor(request.asked.integer(0)))
+    path = address[2:].partition(b"\0")[0]
+    if size <= 2 or struct.unpack_from("=H", address)[0] != _AF_UNIX or not path:
+        request.still_waits()
+        return file_calls.bind(socket, address, size)
+    # The kernel follows the path itself here: nobody may change it after we have.
+    with request.ground.exclusive():
+        return _bind_name(request, socket, address, path)
+
+
+def _bind_name(request: Request, socket: int, address: bytes, path: bytes) -> int:
+    place = request.place(AT_FDCWD, path)
+    if not place.direct:
+        return -EACCES
+    made = request.check_socket(place)
+    request.ground.use_umask(request.caller.umask())
+    if not path.startswith(b"/"):
+        os.fchdir(request.handles.working_folder(request.caller))
+    try:
+        request.still_waits()
+        result = file_calls.bind(socket, address, len(address))
+    finally:
+        os.chdir("/")
+    if result == 0:
+        request.made(place, made)
+    return result
+
+
+_PERFORMED: dict[str, Callable[[Request], int | None]] = {
+    "bind": _bind,
+    "creat": _creat,
+    "link": _link,
+    "linkat": _linkat,
+    "mkdir": _mkdir,
+    "mkdirat": _mkdirat,
+    "mknod": _mknod,
+    "mknodat": _mknodat,
+    "open": _open,
+    "openat": _openat,
+    "rename": _rename,
+    "renameat": _renameat,
+    "renameat2": _renameat2,
+    "symlink": _symlink,
+    "symlinkat": _symlinkat,
+}
+
+
+@cache
+def creating_calls() -> dict[int, Callable[[Request], int | None]]:
+    """What performs them, by their numbers here: asked for once before mediators are forked, it costs them nothing."""
+    return _numbered({**_PERFORMED, **MODES})
+
+
+def _numbered(
+    performed: Mapping[str, Callable[[Request], int | None]],
+) -> dict[int, Callable[[Request], int | None]]:
+    names = system_calls.named()
+    return {number: performed[name] for number, name in names.items() if name in performed}
+
+
+def lower_rights() -> None:
+    """Keep the right to look into processes and give up all others, so that we may do with files what callers may.
+
+    For good, for this process and its forks; user and group ids stay. OSError if the kernel refuses.
+    """
+    permitted = file_calls.permitted_capabilities()
+    result = file_calls.keep_capabilities(permitted & 1 << _CAP_SYS_PTRACE)
+    if result < 0:
+        raise OSError(-result, f"capabilities could not be given up: {os.strerror(-result)}")

@@ -1,0 +1,128 @@
+"""Pid 1 of a sandbox: has a process ready for the command, waits for it, and takes everything along when it ends.
+
+It is made before its command is known, and so is the process that becomes the command, behind all its walls. What is left for
+the moment when a command comes is what only the command can tell. When pid 1 ends, the kernel ends every process of
+its namespace, whatever it did to hide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+
+from . import command_start, process_tree, supervision
+from .kernel import landlock, mounts, namespaces, proxy_ports
+from .mediator.answers import Answering
+from .mediator.mediator import Mediator, lower_rights
+from .protocol import Launch, Report, receive, receive_descriptors
+from .session import Session
+
+MOST_PORTS = 1000
+
+
+def run(session: Session, orders: socket.socket, channel: socket.socket) -> None:
+    """Be pid 1. Never returns. `channel` leads to the supervisor, and so does `orders`: our mounts go out, the launch comes in."""
+    try:
+        namespaces.hide_from_children()
+        session.template.join_shared()
+        namespaces.leave_own()
+        mounts.apply(session.own_steps)
+        wake = process_tree.Wake()
+        _hand_out_mounts(orders)
+        session.template.join_inner()
+        namespaces.bound_capabilities()
+        # What a preview writes to is mounted when the command comes, and the wall stands on what is mounted.
+        descriptors = receive(orders) if session.late else None
+        if session.wall:
+            # Before the fork: what is done on the command's behalf is held by the same wall.
+            landlock.restrict(landlock.Spec(session.wall, tcp=True, abstract_sockets=True))
+        ready = _Ready(session, channel)
+        descriptors = descriptors or receive(orders)
+        if descriptors is None:
+            os._exit(0)
+        ready.serve(descriptors, orders, wake)
+    except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
+        with contextlib.suppress(OSError):  # closed once the command has its own words
+            channel.send(
+                command_start.BROKEN + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
+            )
+        os._exit(1)
+    os._exit(0)
+
+
+def _hand_out_mounts(orders: socket.socket) -> None:
+    """The supervisor lays what is left to be laid: we may not, once our own wall stands."""
+    mine = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    socket.send_fds(orders, [b"+"], [mine])
+    os.close(mine)
+
+
+def _lead_out(report: Report) -> int:
+    """Listen for the command, hand that out; the port."""
+    for port in range(proxy_ports.PORT, proxy_ports.PORT + MOST_PORTS):
+        try:
+            listening = proxy_ports.listen(port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                continue  # another command of the session listens there
+            raise
+        with socket.socket(fileno=os.dup(report.control)) as control:
+            proxy_ports.hand_out(control, b"ports\n", listening)
+        return port
+    raise RuntimeError("no port is left for the way to the network: too many commands run at once")
+
+
+class _Ready(Answering):
+    """A process that becomes the command, and the mediator of its creating calls: made ahead of the command."""
+
+    def __init__(self, session: Session, channel: socket.socket) -> None:
+        self.session = session
+        self.told = 0
+        self.here, there = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.here.close()
+            command_start.become(session, channel, there)
+        there.close()
+        channel.close()
+
+    def serve(self, descriptors: list[int], orders: socket.socket, wake: process_tree.Wake) -> None:
+        """Have it run a command, and answer what that asks until all is over."""
+        launch = Launch.read(descriptors[0])
+        self.report = report = Report(descriptors[1])
+        port = _lead_out(report) if launch.proxied else 0
+        view = _lock_view(self.session)
+        with self.here:
+            with contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
+                command_start.send(self.here, [descriptors[0], *descriptors[3:6], *view], port)
+            for descriptor in (descriptors[0], *descriptors[2:], *view):
+                os.close(descriptor)
+            # Whoever made the view could do more with files than the command may. Done while the child gets ready.
+            lower_rights()
+            self._mediate(launch)
+        attention = process_tree.Attention(wake, [report.control, orders.fileno()])
+        self.join(attention)
+        supervision.watch_over(self.pid, launch.grace, report, attention, self.openers)
+        self.leave_room()
+        if not process_tree.has_children():
+            # Nobody else is in our namespace: there is no need to wait until the kernel has put the view away.
+            report.say("done")
+
+    def _mediate(self, launch: Launch) -> None:
+        _, found = receive_descriptors(self.here, 1, 1)
+        self.mediator = None
+        if found:
+            self.session.rules.anchor(mounts.above(launch.steps))
+            self.session.rules.own = frozenset(launch.own)
+            self.session.rules.room = launch.room
+            self.mediator = Mediator(found[0], self.session.rules, self.session.lock)
+
+
+def _lock_view(session: Session) -> list[int]:
+    """Move into the view that the command will have, now that nothing more is laid over it; its descriptor."""
+    if session.template.inner < 0:
+        return []
+    namespaces.lock_mounts()
+    return [os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)]

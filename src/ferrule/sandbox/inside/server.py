@@ -1,0 +1,230 @@
+"""The fork server: has a supervisor ready for the next command, so that none waits for an interpreter to start.
+
+One process with one thread. It holds no command's words or environment: records are read by the supervisor. It
+is a subreaper, so that what a killed supervisor leaves comes to it and is ended. When its socket ends, or the
+process that uses it, it has all supervisors end their commands, waits for them and exits.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from . import process_tree, supervision
+from .kernel import control_groups
+from .protocol import TAKE, Launch, Report, receive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .session import Session
+
+MOMENT = 0.003
+"""Seconds after which the next supervisor is made: until then the command that took the last one starts undisturbed."""
+
+FAREWELL = 15.0
+"""Seconds that supervisors have at the end. Longer than any grace we are given by default, and its killing."""
+
+
+def main(socket_number: int, session_number: int, owner_pid: int) -> None:
+    """Serve until the end of the socket. Never returns. `session_number`: its record, -1 for none."""
+    os.set_inheritable(socket_number, False)
+    server = socket.socket(fileno=socket_number)
+    owner = _watch(owner_pid)
+    session = _read_session(session_number)
+    process_tree.become_subreaper()
+    os.chdir("/")
+    # What is here now is never freed: left out of collections, its pages stay shared with every fork.
+    gc.collect()
+    gc.freeze()
+    _Server(server, owner, session).serve()
+    os._exit(0)
+
+
+def _watch(owner_pid: int) -> list[int]:
+    """A descriptor that becomes readable when our owner ends, even if a fork of it still holds the socket."""
+    if not hasattr(os, "pidfd_open"):
+        return []
+    try:
+        owner = os.pidfd_open(owner_pid)
+    except OSError:
+        os._exit(1)
+    if os.getppid() != owner_pid:
+        os._exit(1)  # it ended before we looked: the id may be another's
+    return [owner]
+
+
+def _read_session(number: int) -> Session | None:
+    if number < 0:
+        return None
+    # Loaded here, once, for all that will be forked; not needed without a session.
+    from .namespace_supervisor import Session
+
+    session = Session.read(number)
+    os.close(number)
+    session.prepare()
+    if session.way != "namespaces":
+        from . import mediated_command
+
+        mediated_command.prepare(session)
+    return session
+
+
+class _Server:
+    def __init__(self, server: socket.socket, owner: list[int], session: Session | None) -> None:
+        self.server = server
+        self.owner = owner
+        self.session = session
+        self.wake = process_tree.Wake()
+        self.supervisors: set[int] = set()
+        self.spare: socket.socket | None = None
+
+    def serve(self) -> None:
+        watched = [self.wake.reader, self.server.fileno(), *self.owner]
+        self.spare = self._fork()
+        while True:
+            ready, _, _ = select.select(watched, [], [], MOMENT if self.spare is None else None)
+            if not ready:
+                self.spare = self._fork()
+                continue
+            self._reap()
+            if any(one in ready for one in self.owner):
+                break
+            if self.server.fileno() in ready:
+                descriptors = receive(self.server)
+                if descriptors is None:
+                    break
+                self._pass_on(descriptors)
+        self._farewell()
+
+    def _pass_on(self, descriptors: list[int]) -> None:
+        """To the supervisor that waits, or to another if that one was killed."""
+        for _ in range(2):
+            spare, self.spare = self.spare or self._fork(), None
+            if spare is None:
+                break
+            with spare:
+                try:
+                    socket.send_fds(spare, [TAKE], descriptors)
+                    break
+                except OSError:
+                    continue
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _fork(self) -> socket.socket | None:
+        """A new supervisor; None, after a moment, if no process can be made."""
+        ours, theirs = socket.socketpair()
+        # A farewell that came before the fork has its own wake-up descriptor would be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1,))
+        try:
+            pid = os.fork()
+        except OSError:
+            pid = -1
+        if pid == 0:
+            ours.close()
+            self._supervise(theirs)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR1,))
+        theirs.close()
+        if pid < 0:
+            ours.close()
+            time.sleep(0.05)
+            return None
+        self.supervisors.add(pid)
+        return ours
+
+    def _supervise(self, channel: socket.socket) -> None:
+        """In the fork. Never returns."""
+        status = 1
+        try:
+            self.server.close()
+            self.wake.close()
+            wake = process_tree.Wake()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR1,))
+            process_tree.become_subreaper()
+            if self.session is None:
+                _supervise_plain(channel, wake, self.owner)
+            else:
+                _supervise_held(self.session, channel, wake, self.owner)
+            status = 0
+        finally:
+            # Without the interpreter's own farewell: who waits for the end of the socket then waits for us briefly.
+            os._exit(status)
+
+    def _reap(self) -> None:
+        self.wake.drain()
+        orphaned = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            orphaned = orphaned or pid not in self.supervisors or status != 0
+            self.supervisors.discard(pid)
+        if orphaned:
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """A supervisor was killed: whatever is below us and below no other supervisor was its own.
+
+        Called again for each orphan that ends, so that what one of them forked meanwhile is found too.
+        """
+        for pid, (start, _, _) in process_tree.descendants(os.getpid(), self.supervisors).items():
+            process_tree.send(pid, start, signal.SIGKILL)
+
+    def _farewell(self) -> None:
+        """Have everything ended. What ignores even that is left to init."""
+        if self.spare is not None:
+            self.spare.close()
+        for pid in self.supervisors:
+            os.kill(pid, signal.SIGUSR1)
+        deadline = time.monotonic() + FAREWELL
+        while process_tree.has_children() and (left := deadline - time.monotonic()) > 0:
+            select.select([self.wake], [], [], min(left, 1.0))
+            self._reap()
+        if self.session is not None:
+            control_groups.leave(self.session.groups)
+
+
+def _supervise_held(
+    session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+) -> None:
+    """For a command of a sandbox, by whatever holds it."""
+    if session.way == "bubblewrap":
+        from .bubblewrap_supervisor import supervise_wrapped as supervise_it
+    elif session.way == "landlock":
+        from .landlock_supervisor import supervise_alone as supervise_it
+    else:
+        from .namespace_supervisor import supervise_confined as supervise_it
+    supervise_it(session, channel, wake, owner)
+
+
+def _supervise_plain(channel: socket.socket, wake: process_tree.Wake, owner: list[int]) -> None:
+    """For a command that no namespace holds."""
+    descriptors = receive(channel)
+    if descriptors is None:
+        return
+    report = Report(descriptors[1])
+    report.say("taken")
+    try:
+        launch = Launch.read(descriptors[0])
+        os.close(descriptors[0])
+        child = supervision.start_plain(launch, descriptors, report)
+        if child is not None:
+            attention = process_tree.Attention(wake, [report.control, *owner])
+            supervision.watch_over(child, launch.grace, report, attention)
+            report.say("done")
+    except Exception as error:
+        report.say(f"broken {type(error).__name__}: {error}")
+        raise
+
+
+def start() -> None:
+    """As a program: the socket, the session's record and the process that uses us are the last three words."""
+    main(*map(int, sys.argv[-3:]))

@@ -1,0 +1,118 @@
+"""Waits for a command, ends all it started, reports. For a supervisor, and for pid 1 of a sandbox.
+
+What the command leaves behind when it ends is given a moment, named, and ended.
+
+Not protected where there is no sandbox: the command runs as the same user and may kill its supervisor. The other end
+then misses `done` and says that something may still run, and the server ends what it is handed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from . import process_tree
+from .kernel import landlock
+from .protocol import Launch, Report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTLE = 0.2
+"""Seconds that what the command leaves behind has to end by itself."""
+
+
+def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int | None:
+    """The command's process id, or None if it could not be started, which is reported.
+
+    Our copies of its pipes are closed: they would keep their readers waiting.
+    """
+    directory, stdin, stdout, stderr = descriptors[2:6]
+    try:
+        # By descriptor: the folder that was checked, whatever bears its name by now.
+        os.fchdir(directory)
+        if launch.wall is not None:
+            # For good, and for this supervisor as well: it only waits for the command and ends it.
+            granted, tcp = launch.wall
+            landlock.restrict(landlock.Spec(granted, tcp=tcp, quiet=True))
+        child = os.posix_spawn(
+            launch.program,
+            launch.argv,
+            launch.environment,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, source, to) for to, source in enumerate((stdin, stdout, stderr))
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=process_tree.DEFAULTS,
+        )
+    except OSError as error:
+        report.say(f"failed {error.errno}")
+        return None
+    finally:
+        os.chdir("/")
+        for descriptor in descriptors[2:]:
+            os.close(descriptor)
+    report.say(f"started {child}")
+    return child
+
+
+def watch_over(
+    child: int,
+    grace: float,
+    report: Report,
+    attention: process_tree.Attention,
+    ours: Callable[[], set[int]] = set,
+) -> None:
+    """Until the command and all it started are gone. `ours` are children that are not the command's."""
+    code = _wait(child, attention)
+    if code is not None:
+        report.say(f"exited {code}")
+        _report_left(report, attention, ours)
+    late, alive = process_tree.end_descendants(attention, grace, child)
+    if late is not None:
+        report.say(f"exited {late}")
+    for name in alive:
+        report.say(f"alive {name}")
+
+
+def _wait(child: int, attention: process_tree.Attention) -> int | None:
+    """Its exit code when the command has ended, None if we are asked to end it."""
+    while True:
+        code = process_tree.reap(child)
+        if code is not None:
+            return code
+        if attention.wait(None):
+            return None
+
+
+def _report_left(report: Report, attention: process_tree.Attention, ours: Callable[[], set[int]]) -> None:
+    """Name what outlives the command, after a moment in which it may end by itself."""
+    deadline = time.monotonic() + SETTLE
+    while process_tree.has_children() and (left := deadline - time.monotonic()) > 0:
+        if attention.wait(left):
+            break
+        process_tree.reap(-1)
+    if not process_tree.has_children():
+        return  # the usual end: no need to look through every process of the machine
+    for pid, (_, name, _) in process_tree.descendants(os.getpid(), ours()).items():
+        report.say(f"left {name} ({pid})")
+
+
+def end_gently(pid: int, attention: process_tree.Attention, seconds: float) -> int:
+    """Wait for one child, which is asked to end when we are; killed after that many seconds more. Its exit code."""
+    deadline: float | None = None
+    while True:
+        code = process_tree.reap(pid)
+        if code is not None:
+            return code
+        if deadline is None:
+            if attention.wait(None):
+                deadline = time.monotonic() + seconds
+            continue
+        left = deadline - time.monotonic()
+        if left <= 0:
+            os.kill(pid, signal.SIGKILL)
+        attention.pause(max(left, 0.5) if left <= 0 else left)

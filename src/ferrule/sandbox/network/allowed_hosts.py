@@ -1,0 +1,204 @@
+"""Which hosts a command may reach: the `network` entries of a policy, read and asked. No I/O.
+
+    hosts = Hosts.parse(("example.com", "*.example.org", "localhost:5432", "[::1]:8080"))
+    hosts.refusal("example.com", 443)                 None: allowed
+    hosts.closed("example.com", 443, "127.0.0.1")     why a connection to this address may not be made
+
+Rules of this file:
+
+* An entry is `host`, `host:port`, `*.domain` or `*.domain:port`; a host is a name, an IPv4 address or an IPv6 address in brackets.
+  Without a port it means the ports of the web, 80 and 443. `*.domain` are the names below the domain, not the domain.
+* A host is compared in one spelling: lower case, no dot at the end, addresses as `ipaddress` writes them. The same spelling is
+  what is connected to, so two readers cannot understand two things. What has no such spelling is refused: percent signs, user names,
+  zones, letters beyond ASCII (clients send `xn--…`), numbers that some systems take for an address (`0x7f.1`, `2130706433`).
+* A name does not open what it resolves to. An address that is not the open internet (`addresses.py`) is reached only by an entry
+  with that address, or by `localhost` (and names below it) for this machine's loopback. So DNS decides nothing.
+
+Not protected: a named host that passes requests on, or that shares its address with others (a client can ask it for another
+site inside TLS, which the proxy does not look into). `*.domain` is as trustworthy as
+whoever may make names below it, and the names that are asked for reach its name server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+
+from .ip_addresses import Address, is_open, kind_of, parse_address
+
+WEB_PORTS = frozenset({80, 443})
+
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PORT = re.compile(r"[0-9]{1,5}")
+_UNSURE = re.compile("[ßς\u200c\u200d]")
+"""The two versions of IDNA write these differently: one text, two hosts."""
+
+
+class Unreadable(ValueError):
+    """A text is not exactly one host, or not a port. Its text says why, without repeating what was given."""
+
+
+@frozen
+class Entry:
+    """One thing that a person named. `host` is in the one spelling; `below`: the names below it, not itself."""
+
+    host: str
+    ports: frozenset[int]
+    below: bool = False
+
+    def names(self, host: str) -> bool:
+        return host.endswith("." + self.host) if self.below else host == self.host
+
+
+@frozen
+class Hosts:
+    """What a policy's `network` opens. False if it opens nothing."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def parse(cls, entries: Iterable[str]) -> Hosts:
+        """Raises ConfigError for an entry that does not say exactly what it opens."""
+        return cls(tuple(_entry(text) for text in entries))
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def allows(self, host: str, port: int) -> bool:
+        """Whether a person named this host with this port. `host` in any spelling."""
+        return self.refusal(host, port) is None
+
+    def refusal(self, host: str, port: int) -> str | None:
+        """Why `host` may not be asked for at all; None if it may. Nothing is resolved."""
+        try:
+            host = canonical(host)
+        except Unreadable as problem:
+            return f"the host is refused: {problem}"
+        ports = self._ports(host)
+        if port in ports:
+            return None
+        if not ports:
+            return f"`{host}` is not one of the hosts in the `network` setting"
+        known = ", ".join(map(str, sorted(ports)))
+        return f"the `network` setting names `{host}` for port {known}, not {port}"
+
+    def closed(self, host: str, port: int, address: str) -> str | None:
+        """Why an allowed `host` may not be reached at `address`, one that it resolved to; None if it may."""
+        found = parse_address(address)
+        if found is None:
+            return "it does not resolve to an address"
+        host = canonical(host)
+        if local(host):
+            return None if found.is_loopback else f"`{host}` must be this machine, not {found}"
+        if is_open(found) or port in self._ports(str(found)):
+            return None
+        return (
+            f"`{host}` leads to {found}, {kind_of(found)}: a name does not open that, "
+            f"only the address itself in the `network` setting does"
+        )
+
+    @property
+    def this_machine(self) -> bool:
+        """Whether an entry opens this machine's own loopback."""
+        return any(local(e.host) or _loopback(parse_address(e.host.strip("[]"))) for e in self.entries)
+
+    def _ports(self, host: str) -> frozenset[int]:
+        return frozenset[int]().union(*(entry.ports for entry in self.entries if entry.names(host)))
+
+
+def canonical(host: str) -> str:
+    """The one spelling of a host. An IPv6 address comes with or without brackets and leaves without. Raises Unreadable."""
+    if not host.isascii():
+        raise Unreadable("it has letters beyond ASCII; write it as `xn--…`")
+    text = host.lower()
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" in bare or bare != text:
+        return _ipv6(bare)
+    text = text.removesuffix(".")
+    labels = text.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        # Some resolvers take any of these for an address: it must be one that all read alike.
+        address = parse_address(text)
+        if address is None:
+            raise Unreadable("it is a number but not an address such as 192.0.2.1")
+        return str(address)
+    if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise Unreadable("it is neither a host name nor an address")
+    return text
+
+
+def _ipv6(text: str) -> str:
+    address = parse_address(text) if ":" in text else None
+    if address is None:
+        raise Unreadable("it is not an IPv6 address (one with a zone is not accepted)")
+    return str(address)
+
+
+def local(host: str) -> bool:
+    """Whether a name means this machine by definition (RFC 6761): it is never looked up."""
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def split_authority(text: str) -> tuple[str, int | None]:
+    """`host:port` or `host`, as it stands in a request. The host comes in its one spelling. Raises Unreadable."""
+    host, colon, number = text.rpartition(":")
+    if not colon or (text.startswith("[") and text.endswith("]")):
+        return canonical(text), None
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise Unreadable("an IPv6 address stands in brackets: `[::1]:8080`")
+    return canonical(host), parse_port(number)
+
+
+def parse_port(text: str) -> int:
+    """Raises Unreadable."""
+    if not _PORT.fullmatch(text) or not 0 < int(text) < 65_536:
+        raise Unreadable("its port is not a number from 1 to 65535")
+    return int(text)
+
+
+def _entry(text: str) -> Entry:
+    below = text.startswith("*.")
+    try:
+        host, port = split_authority(_ascii(text.removeprefix("*.")))
+        _check_meaning(host, below)
+    except Unreadable as problem:
+        raise ConfigError(
+            f"network: found `{text}`, but {problem}",
+            code="network",
+            hint="write `example.com`, `example.com:8080`, `*.example.com`, `192.0.2.1` or `[2001:db8::1]:8080`",
+        ) from None
+    return Entry(host, WEB_PORTS if port is None else frozenset({port}), below)
+
+
+def _ascii(text: str) -> str:
+    """A name as people write it, as it stands in DNS."""
+    if "//" in text:
+        raise Unreadable("it is a URL; only its host is named")
+    if "*" in text:
+        raise Unreadable("a `*` stands only in front, for all names below a domain")
+    if text.isascii():
+        return text
+    if _UNSURE.search(text):
+        raise Unreadable("it has a letter that programs write in two ways; write it as `xn--…`")
+    try:
+        return text.encode("idna").decode()
+    except UnicodeError:
+        raise Unreadable("it cannot be written as a host name") from None
+
+
+def _check_meaning(host: str, below: bool) -> None:
+    address = parse_address(host)
+    if below and (address is not None or "." not in host):
+        raise Unreadable("`*.` needs a domain with a dot in it, such as `*.example.com`")
+    if address is not None and (
+        address.is_unspecified or address.is_multicast or int(address) == 0xFFFF_FFFF
+    ):
+        raise Unreadable("this address belongs to no one host")
+
+
+def _loopback(address: Address | None) -> bool:
+    return address is not None and address.is_loopback

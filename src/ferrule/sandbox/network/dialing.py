@@ -1,0 +1,167 @@
+"""From an allowed host to a connection with it: resolved once, checked, and connected to what was checked.
+
+A name is looked up only after it was allowed, so no question to DNS carries anything out. The address that was
+checked is the address that is connected to: a name that answers differently the second time (DNS rebinding) gains nothing.
+
+With a proxy of the person's own environment the host is resolved there: which addresses a *named* host has is then
+not checked by us. That the host was named is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+from ferrule.core.frozen import frozen
+
+from .allowed_hosts import Hosts, local
+from .http_heads import Malformed, parse_answer, written
+from .ip_addresses import parse_address
+from .proxy_peer import Peer
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+"""A host name to its addresses. Raises OSError."""
+
+Upstream = Callable[[bool, str, int], tuple[str, int, str] | None]
+"""(TLS?, host, port) to the proxy to go through: its host, port and `Proxy-Authorization` value. None: go there directly."""
+
+ATTEMPT_SECONDS = 5.0
+ATTEMPTS = 6
+"""Addresses of one host that are tried, for at most so many seconds each."""
+
+
+class Refused(Exception):
+    """The client gets `status` and the text. `forbidden`: a rule said no; else it could not be done."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+    @property
+    def forbidden(self) -> bool:
+        return self.status == 403
+
+
+@frozen
+class Reached:
+    """A connection. `address` is where it leads, for the record; `via` the credentials (or "") if that is a proxy."""
+
+    peer: Peer
+    address: str
+    via: str | None = None
+
+
+async def resolve(host: str) -> Sequence[str]:
+    """By the system's resolver, on a thread."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def directly(secure: bool, host: str, port: int) -> None:
+    """An `Upstream` that never goes through a proxy."""
+    return None
+
+
+@frozen
+class Reach:
+    """How connections are made. `seconds` bounds looking up and connecting together."""
+
+    hosts: Hosts
+    resolve: Resolve = resolve
+    upstream: Upstream = directly
+    seconds: float = 20.0
+
+    async def connect(self, host: str, port: int, *, tunnel: bool) -> Reached:
+        """Raises Refused. `host` was allowed already; which of its addresses may be reached is decided here."""
+        proxy = self.upstream(tunnel, host, port)
+        try:
+            async with asyncio.timeout(self.seconds):
+                if proxy is None:
+                    addresses = await self._addresses(host, port)
+                    return await self._first(host, port, addresses)
+                return await self._through(proxy, host, port, tunnel)
+        except TimeoutError:
+            raise Refused(504, f"`{host}` could not be reached within {self.seconds:g} s") from None
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Those that may be connected to. Raises Refused if there are none."""
+        found = await self._lookup(host)
+        reasons = [self.hosts.closed(host, port, address) for address in found]
+        good = [address for address, reason in zip(found, reasons, strict=True) if reason is None]
+        if not good:
+            raise Refused(403, next(reason for reason in reasons if reason))
+        return good
+
+    async def _lookup(self, host: str) -> list[str]:
+        if local(host):
+            return ["127.0.0.1", "::1"]
+        if parse_address(host):
+            return [host]
+        try:
+            found = await self.resolve(host)
+        except (OSError, UnicodeError) as problem:
+            raise Refused(502, f"`{host}` could not be resolved: {problem}") from None
+        # In the one spelling: `::ffff:10.0.0.1` is checked and connected to as what it is.
+        addresses = [str(parse_address(text) or text) for text in found][:ATTEMPTS]
+        if not addresses:
+            raise Refused(502, f"`{host}` has no address")
+        return addresses
+
+    async def _first(self, host: str, port: int, addresses: Sequence[str]) -> Reached:
+        """The first address that answers."""
+        problem: Exception = OSError("no answer")
+        for address in addresses:
+            try:
+                async with asyncio.timeout(ATTEMPT_SECONDS):
+                    return Reached(await _open(address, port), address)
+            except OSError as failed:  # TimeoutError is one
+                problem = failed
+        why = str(problem) or "no answer in time"
+        raise Refused(502, f"`{host}` ({', '.join(addresses)}), port {port}: {why}")
+
+    async def _through(self, proxy: tuple[str, int, str], host: str, port: int, tunnel: bool) -> Reached:
+        """A connection with the environment's proxy; with `tunnel` one that already leads to the host."""
+        name, number, credentials = proxy
+        try:
+            found = [name] if parse_address(name) else await self._lookup(name)
+            reached = await self._first(name, number, found)
+        except Refused as problem:
+            raise Refused(502, f"the proxy of this machine's environment: {problem}") from None
+        through = Reached(reached.peer, f"proxy {name}:{number}", credentials)
+        if tunnel:
+            try:
+                await _open_tunnel(through, host, port)
+            except BaseException:
+                through.peer.close()
+                raise
+        return through
+
+
+async def _open(address: str, port: int) -> Peer:
+    """Numbers only: nothing is looked up here."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return Peer(sock)
+
+
+async def _open_tunnel(reached: Reached, host: str, port: int) -> None:
+    """CONNECT (RFC 9110, section 9.3.6)."""
+    where = f"{f'[{host}]' if ':' in host else host}:{port}"
+    fields = [("Host", where)]
+    if reached.via:
+        fields.append(("Proxy-Authorization", reached.via))
+    try:
+        await reached.peer.send(written(f"CONNECT {where} HTTP/1.1", fields))
+        answer = parse_answer(await reached.peer.head(), "CONNECT")
+    except (OSError, Malformed) as problem:
+        raise Refused(502, f"{reached.address} did not open a tunnel: {problem}") from None
+    if not 200 <= answer.status < 300:
+        raise Refused(502, f"{reached.address} answered {answer.status} to CONNECT {where}")

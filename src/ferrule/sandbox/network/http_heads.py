@@ -1,0 +1,225 @@
+"""Heads of HTTP/1.1 requests and answers as a proxy must read them: strictly, and written anew. No I/O.
+
+Source: RFC 9110 and 9112. Two programs that understand one message differently are how a request is smuggled past a
+check. So whatever could be read in two ways is refused (a second or odd `Content-Length`, a length beside
+`Transfer-Encoding`, folded lines, blanks before a colon), and what passes is not passed on but written again:
+hop-by-hop fields are gone, the framing is ours and `Host` is the host that was checked.
+
+(`models.http.http1` reads answers for one client: it joins repeated fields and decodes bodies, which a proxy must not.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+
+from ferrule.core.frozen import frozen
+
+from .allowed_hosts import split_authority
+
+HEAD_LIMIT = 65_536
+"""Bytes of a head at the most."""
+FIELDS_LIMIT = 256
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_REQUEST = re.compile(rf"({_TOKEN}) ([\x21-\x7e]+) HTTP/1\.([01])")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?")
+_FIELD = re.compile(rf"({_TOKEN}):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_HTTP = re.compile(r"http://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
+
+_HOP_BY_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+    "te", "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+
+Fields = tuple[tuple[str, str], ...]
+"""Names as they were written, in order, repeated ones too."""
+
+
+class Malformed(Exception):
+    """A message that will not be passed on. `status` is the answer; the text says why."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Ends(Enum):
+    """How a body ends that has no length."""
+
+    CHUNKED = "chunked"
+    CLOSE = "close"
+
+
+Framing = int | Ends
+"""The length of a body in bytes, or how it ends."""
+
+
+@frozen
+class Asked:
+    """A request's head. `path` is the target in the form for a server; empty with CONNECT. `host` in the one spelling."""
+
+    method: str
+    host: str
+    port: int
+    path: str
+    fields: Fields
+    framing: Framing
+    keep: bool
+    chunks: bool
+    """The client reads chunked answers."""
+
+    @property
+    def authority(self) -> str:
+        """The host as `Host` says it; the port only if it is not 80."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return shown if self.port == 80 else f"{shown}:{self.port}"
+
+    def head(self, via: str | None = None) -> bytes:
+        """For the server; with `via` for another proxy, whose `Proxy-Authorization` value that is (or empty)."""
+        target = self.path if via is None else f"http://{self.authority}{self.path}"
+        fields = [("Host", self.authority), *end_to_end(self.fields, ("host", "content-length"))]
+        fields += _framed(self.framing) if self.framing or _has(self.fields, "content-length") else []
+        if via:
+            fields.append(("Proxy-Authorization", via))
+        return written(f"{self.method} {target} HTTP/1.1", [*fields, ("Connection", "close")])
+
+
+@frozen
+class Answered:
+    """An answer's head. `framing` is how its body arrives."""
+
+    status: int
+    reason: str
+    fields: Fields
+    framing: Framing
+
+    def head(self, *, chunks: bool, keep: bool) -> bytes:
+        """For the client. Without a length, `chunks` decides whether the body ends by itself or with the connection."""
+        fields = list(end_to_end(self.fields))
+        if self.framing is Ends.CHUNKED and chunks:
+            fields.append(("Transfer-Encoding", "chunked"))
+        if not keep:
+            fields.append(("Connection", "close"))
+        return written(f"HTTP/1.1 {self.status} {self.reason}", fields)
+
+
+def parse_request(lines: list[bytes]) -> Asked:
+    """Lines without their ends. Raises Malformed, or Unreadable if only the host is at fault."""
+    first = lines[0].decode("latin-1")
+    match = _REQUEST.fullmatch(first)
+    if match is None:
+        raise Malformed("the first line is not an HTTP/1.1 request")
+    method, target, modern = match[1], match[2], match[3] == "1"
+    fields = _fields(lines[1:])
+    if len(_values(fields, "host")) > 1:
+        raise Malformed("there are two `Host` fields")
+    framing = _request_framing(fields, modern)
+    if method == "CONNECT":
+        host, port = split_authority(target)
+        if port is None:
+            raise Malformed("CONNECT needs a port")
+        if framing:
+            raise Malformed("CONNECT has no body")
+        return Asked(method, host, port, "", fields, 0, False, modern)
+    host, port, path = _absolute(target)
+    keep = modern and "close" not in _listed(fields, "connection")
+    return Asked(method, host, port, path, fields, framing, keep, modern)
+
+
+def parse_answer(lines: list[bytes], method: str) -> Answered:
+    """The answer to a request with this method. Raises Malformed."""
+    match = _STATUS.fullmatch(lines[0].decode("latin-1"))
+    if match is None:
+        raise Malformed("the server's answer is not HTTP/1.1")
+    status = int(match[2])
+    if status == 101:
+        raise Malformed("the server switched protocols without being asked")
+    fields = _fields(lines[1:])
+    bare = status < 200 or status in (204, 304) or method == "HEAD"
+    return Answered(status, match[3] or "", fields, 0 if bare else _framing(fields, Ends.CLOSE))
+
+
+def parse_chunk_size(line: bytes) -> int:
+    """Raises Malformed."""
+    match = _CHUNK.fullmatch(line)
+    if match is None:
+        raise Malformed("a chunk's size cannot be read")
+    return int(match[1], 16)
+
+
+def end_to_end(fields: Fields, also: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """Without the fields that are for us only: hop-by-hop ones, those that `Connection` names, and `also`."""
+    gone = _HOP_BY_HOP | _listed(fields, "connection") | set(also)
+    return [(name, value) for name, value in fields if name.lower() not in gone]
+
+
+def written(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
+    """A head, up to and with its empty line."""
+    return "\r\n".join((first, *(f"{name}: {value}" for name, value in fields), "", "")).encode("latin-1")
+
+
+def _absolute(target: str) -> tuple[str, int, str]:
+    match = _HTTP.fullmatch(target)
+    if match is None:
+        raise Malformed("this is a proxy: it takes CONNECT, and requests whose target begins with `http://`")
+    if "@" in match[1]:
+        raise Malformed("the URL has a user name in it")
+    host, port = split_authority(match[1].removesuffix(":"))
+    path = match[2]
+    return host, port or 80, path if path.startswith("/") else f"/{path}"
+
+
+def _fields(lines: list[bytes]) -> Fields:
+    if len(lines) > FIELDS_LIMIT:
+        raise Malformed(f"there are more than {FIELDS_LIMIT} fields", 431)
+    found: list[tuple[str, str]] = []
+    for line in lines:
+        match = _FIELD.fullmatch(line.decode("latin-1"))
+        if match is None:
+            raise Malformed("a line is not a header field")
+        found.append((match[1], match[2].rstrip(" \t")))
+    return tuple(found)
+
+
+def _request_framing(fields: Fields, modern: bool) -> Framing:
+    if not modern and _has(fields, "transfer-encoding"):
+        raise Malformed("HTTP/1.0 has no `Transfer-Encoding`")
+    return _framing(fields, 0)
+
+
+def _framing(fields: Fields, otherwise: Framing) -> Framing:
+    """Where a body ends (RFC 9112, section 6.3), where only one answer is possible."""
+    codings, lengths = _values(fields, "transfer-encoding"), _values(fields, "content-length")
+    if codings and lengths:
+        raise Malformed("there is a `Content-Length` beside `Transfer-Encoding`")
+    if codings:
+        if [coding.lower() for coding in codings] != ["chunked"]:
+            raise Malformed("the only `Transfer-Encoding` that is passed on is `chunked`")
+        return Ends.CHUNKED
+    if not lengths:
+        return otherwise
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
+        raise Malformed("`Content-Length` is not one number")
+    return int(lengths[0])
+
+
+def _framed(framing: Framing) -> list[tuple[str, str]]:
+    if isinstance(framing, int):
+        return [("Content-Length", str(framing))]
+    return [("Transfer-Encoding", "chunked")]
+
+
+def _values(fields: Fields, wanted: str) -> list[str]:
+    return [value for name, value in fields if name.lower() == wanted]
+
+
+def _has(fields: Fields, wanted: str) -> bool:
+    return bool(_values(fields, wanted))
+
+
+def _listed(fields: Fields, wanted: str) -> set[str]:
+    return {part.strip().lower() for value in _values(fields, wanted) for part in value.split(",")}

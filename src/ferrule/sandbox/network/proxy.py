@@ -1,0 +1,338 @@
+"""The proxy through which confined commands reach named hosts, and nothing else.
+
+    proxy = Proxy(Hosts.parse(policy.network), record)
+    listening = proxy.serve_listener(sock, identity)    # a socket that listens inside the command's network namespace
+    ...                                                 # the command is over
+    await listening.close()
+    await proxy.close()
+
+It speaks CONNECT and plain HTTP/1.1 with absolute targets. Every request is checked by itself, on a new
+connection or a kept one: host and port against the `network` setting, then the resolved address (`dialing.py`). A redirect
+is simply the client's next request. What is refused gets 403 and a sentence that names the host and the setting.
+What was asked and decided is recorded for the identity that the command runs as.
+
+Each plain request has a server connection of its own: nothing that one request leaves behind is read as the next.
+No `Via` field is added: a server has no business knowing.
+
+Not protected: what is said inside a tunnel (TLS) is not looked at, so data can leave to a named host, and a host that shares its
+servers with others can be asked for those (domain fronting). UDP, QUIC and other protocols have no way through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ferrule.core.frozen import frozen
+from ferrule.core.identity import Identity
+
+from .allowed_hosts import Hosts, Unreadable
+from .dialing import Reach, Reached, Refused, Resolve, Upstream, directly, resolve
+from .http_heads import Answered, Asked, Ends, Malformed, parse_answer, parse_request, written
+from .listener import Listening
+from .proxy_peer import Give, Peer, nothing
+
+_CHUNKS_END = b"0\r\n\r\n"
+
+
+@frozen
+class Patience:
+    """Bounds. Connections at once in all and for each command; seconds for a head, for connecting, and of silence."""
+
+    connections: int = 256
+    per_command: int = 128
+    head: float = 30.0
+    connect: float = 20.0
+    idle: float = 600.0
+
+
+@frozen
+class Contact:
+    """One request or tunnel: what was asked for, what was decided, what came of it.
+
+    `host` and `port` as asked for, in the one spelling (the target as written and port 0, if it cannot be read). `reason` says
+    why not, or what failed although it was allowed.
+    `address` is where the connection led. `sent` and `received` are bytes to and from there.
+    """
+
+    identity: Identity
+    host: str
+    port: int
+    method: str
+    allowed: bool = False
+    reason: str = ""
+    address: str = ""
+    sent: int = 0
+    received: int = 0
+
+
+Record = Callable[[Contact], None]
+"""Called on the event loop once for each request, when it is over. Must be quick and must not raise."""
+
+
+class Proxy:
+    """One for each sandbox. Lives on the event loop on which it is used."""
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        record: Record = lambda contact: None,
+        *,
+        upstream: Upstream = directly,
+        resolve: Resolve = resolve,
+        patience: Patience | None = None,
+    ) -> None:
+        self._patience = patience or Patience()
+        self._reach = Reach(hosts, resolve, upstream, self._patience.connect)
+        self._record = record
+        self._slots = asyncio.Semaphore(self._patience.connections)
+        self._open: set[Listening] = set()
+
+    def serve_listener(self, sock: socket.socket, identity: Identity) -> Listening:
+        """Answer whoever connects to a listening socket, until it is closed. The socket is ours from now on."""
+
+        def serve(client: Peer) -> Coroutine[Any, Any, None]:
+            return self._serve(client, identity, lambda: listening.crowded)
+
+        listening = Listening(sock, self._patience.per_command, serve, self._open)
+        return listening
+
+    async def serve_connection(self, sock: socket.socket, identity: Identity) -> None:
+        """Answer one connected stream socket until it is over. It is ours from now on; cancelling closes both sides."""
+        await self._serve(Peer(sock), identity, lambda: False)
+
+    async def close(self) -> None:
+        """End what listens. Both sides of every connection taken there are closed when this returns."""
+        for listening in list(self._open):
+            await listening.close()
+
+    async def _serve(self, client: Peer, identity: Identity, crowded: Callable[[], bool]) -> None:
+        try:
+            async with self._slots:
+                await _Conversation(
+                    client, identity, self._reach, self._record, self._patience, crowded
+                ).run()
+        finally:
+            client.close()
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """One client, request after request."""
+
+    client: Peer
+    identity: Identity
+    reach: Reach
+    record: Record
+    patience: Patience
+    crowded: Callable[[], bool]
+    contact: Contact = field(init=False)
+
+    async def run(self) -> None:
+        try:
+            while await self._request():
+                pass
+        except OSError:
+            return  # The client is gone, or was silent for too long: there is nobody to tell.
+
+    async def _request(self) -> bool:
+        """One request and its answer. True if another may follow."""
+        self.contact = Contact(self.identity, "", 0, "")
+        try:
+            asked = await self._head()
+            if asked is None:
+                return False
+            return await self._decided(asked)
+        except Unreadable as problem:
+            return await self._refuse(None, Refused(403, f"the host is refused: {problem}"))
+        except Malformed as problem:
+            return await self._refuse(None, Refused(problem.status, str(problem)))
+
+    async def _head(self) -> Asked | None:
+        """None: the client has finished."""
+        async with asyncio.timeout(self.patience.idle):
+            if not await self.client.wait():
+                return None
+        try:
+            async with asyncio.timeout(self.patience.head):
+                lines = await self.client.head()
+        except TimeoutError:
+            raise Malformed(f"the head did not arrive within {self.patience.head:g} s", 408) from None
+        self.contact = replace(self.contact, host=_target(lines[0]))
+        return parse_request(lines)
+
+    async def _decided(self, asked: Asked) -> bool:
+        self.contact = replace(self.contact, host=asked.host, port=asked.port, method=asked.method)
+        tunnel = asked.method == "CONNECT"
+        try:
+            if why := self.reach.hosts.refusal(asked.host, asked.port):
+                raise Refused(403, why)
+            reached = await self.reach.connect(asked.host, asked.port, tunnel=tunnel)
+        except Refused as problem:
+            return await self._refuse(asked, problem)
+        self.contact = replace(self.contact, allowed=True, address=reached.address)
+        try:
+            if tunnel:
+                return await self._tunnel(reached)
+            return await self._forward(asked, reached)
+        finally:
+            reached.peer.close()
+            self.record(replace(self.contact, sent=reached.peer.sent, received=reached.peer.received))
+
+    async def _tunnel(self, reached: Reached) -> bool:
+        await self.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        async with self._patiently(reached.peer), asyncio.TaskGroup() as both:
+            both.create_task(_pour(self.client, reached.peer))
+            both.create_task(_pour(reached.peer, self.client))
+        return False
+
+    async def _forward(self, asked: Asked, reached: Reached) -> bool:
+        asked = replace(asked, keep=asked.keep and not self.crowded())
+        exchange = _Exchange(asked, self.client, reached)
+        try:
+            async with self._patiently(reached.peer):
+                return await exchange.run()
+        except (Malformed, OSError) as problem:
+            self.contact = replace(self.contact, reason=str(problem) or "silence for too long")
+            if exchange.answered:
+                self.client.abort()  # Nobody may take this for a whole answer.
+                return False
+            late = isinstance(problem, TimeoutError)
+            why = f"`{asked.host}` did not answer in time" if late else f"`{asked.host}`: {problem}"
+            await self._answer(asked, Refused(504 if late else exchange.status, why), keep=False)
+            return False
+
+    @asynccontextmanager
+    async def _patiently(self, server: Peer) -> AsyncGenerator[None]:
+        """TimeoutError after so much silence; it is over whenever bytes move, in either direction."""
+        loop = asyncio.get_running_loop()
+
+        def moved() -> None:
+            if not clock.expired():
+                clock.reschedule(loop.time() + self.patience.idle)
+
+        async with asyncio.timeout(self.patience.idle) as clock:
+            self.client.moved = server.moved = moved
+            try:
+                yield
+            finally:
+                self.client.moved = server.moved = nothing
+
+    async def _refuse(self, asked: Asked | None, problem: Refused) -> bool:
+        self.record(
+            replace(self.contact, allowed=not problem.forbidden and asked is not None, reason=str(problem))
+        )
+        keep = asked is not None and asked.keep and asked.framing == 0 and not self.crowded()
+        await self._answer(asked, problem, keep=keep)
+        return keep
+
+    async def _answer(self, asked: Asked | None, problem: Refused, *, keep: bool) -> None:
+        where = f"`{self.contact.host}:{self.contact.port}`" if asked else "a request"
+        text = f"Ferrule's sandbox did not pass on {where}: {problem}.\n"
+        if problem.forbidden and asked:
+            text += "hint: commands reach only what a person lists in the `network` setting\n"
+        body = text.encode() if asked is None or asked.method != "HEAD" else b""
+        fields = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(text.encode())))]
+        # Clients show nothing of a refused CONNECT but this line.
+        phrase = str(problem).encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")
+        head = written(
+            f"HTTP/1.1 {problem.status} {phrase}", fields if keep else [*fields, ("Connection", "close")]
+        )
+        await self.client.send(head + body)
+        if not keep:
+            await self.client.linger()
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A plain request on its way to a server, and the answer on its way back."""
+
+    asked: Asked
+    client: Peer
+    reached: Reached
+    answered: bool = False
+    status: int = 502
+    _wrong: Malformed | None = None
+
+    async def run(self) -> bool:
+        """True if the client's connection may carry another request. Raises Malformed and OSError."""
+        await self.reached.peer.send(self.asked.head(self.reached.via))
+        upload = asyncio.ensure_future(self._upload()) if self.asked.framing else None
+        try:
+            keep = await self._download()
+            return keep and (upload is None or (upload.done() and self._wrong is None))
+        except (Malformed, OSError):
+            if self._wrong:
+                self.status = self._wrong.status
+                raise self._wrong from None
+            raise
+        finally:
+            if upload:
+                upload.cancel()
+                await asyncio.gather(upload, return_exceptions=True)
+
+    async def _upload(self) -> None:
+        server = self.reached.peer
+        try:
+            await self.client.copy(self.asked.framing, _giver(server, self.asked.framing is Ends.CHUNKED))
+            if self.asked.framing is Ends.CHUNKED:
+                await server.send(_CHUNKS_END)
+        except Malformed as problem:
+            self._wrong = problem
+            server.cut()
+        except OSError:
+            server.cut()
+
+    async def _download(self) -> bool:
+        server = self.reached.peer
+        answer = await self._answer_head()
+        chunks = self.asked.chunks and answer.framing is Ends.CHUNKED
+        keep = self.asked.keep and answer.framing is not Ends.CLOSE
+        self.answered = True
+        await self.client.send(answer.head(chunks=chunks, keep=keep))
+        await server.copy(answer.framing, _giver(self.client, chunks))
+        if chunks:
+            await self.client.send(_CHUNKS_END)
+        return keep
+
+    async def _answer_head(self) -> Answered:
+        """The final answer's; those before it (such as 100) are passed on."""
+        while True:
+            answer = parse_answer(await self.reached.peer.head(), self.asked.method)
+            if answer.status >= 200:
+                return answer
+            if self.asked.chunks:
+                await self.client.send(answer.head(chunks=False, keep=True))
+
+
+def _giver(peer: Peer, chunks: bool) -> Give:
+    """How pieces of a body are sent: as they are, or each as a chunk."""
+    if not chunks:
+        return peer.send
+
+    async def give(data: bytes) -> None:
+        await peer.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    return give
+
+
+async def _pour(source: Peer, sink: Peer) -> None:
+    """Everything from one to the other, then its end; a failure ends both."""
+    try:
+        while data := await source.some():
+            await sink.send(data)
+        sink.finish()
+    except OSError:
+        source.cut()
+        sink.cut()
+
+
+def _target(line: bytes) -> str:
+    """What a first line asks for, for the record if it cannot be read: printable and short."""
+    words = line.decode("ascii", "backslashreplace").split(" ")
+    shown = words[1] if len(words) > 1 else words[0]
+    return "".join(c if c.isprintable() else "?" for c in shown)[:253]

@@ -1,0 +1,156 @@
+"""One end of a proxied connection: a socket that is read no faster than the other end takes it.
+
+Sockets are used without asyncio's transports: nothing is read ahead and nothing waits to be written, so a connection
+holds one head and two pieces of 64 KiB at the most, however slow either side is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+
+from .http_heads import HEAD_LIMIT, Ends, Framing, Malformed, parse_chunk_size
+
+PIECE = 65_536
+LINE_LIMIT = 4_096
+"""Bytes of a chunk-size line at the most."""
+LINGER_BYTES, LINGER_SECONDS = 1 << 20, 2.0
+
+Give = Callable[[bytes], Awaitable[None]]
+
+
+def nothing() -> None:
+    """What `Peer.moved` does while nobody watches."""
+
+
+class Peer:
+    """A connected stream socket, which it owns. `moved` is called whenever bytes went in or out.
+
+    `quiet_since` is when that was last, by the loop's clock.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._buffer = b""
+        self.received = 0
+        self.sent = 0
+        self.quiet_since = self._loop.time()
+        self.moved: Callable[[], None] = nothing
+
+    async def some(self, most: int = PIECE) -> bytes:
+        """What is there, waiting for something; empty when the other side has finished."""
+        if self._buffer:
+            data, self._buffer = self._buffer[:most], self._buffer[most:]
+            return data
+        data = await self._loop.sock_recv(self._sock, min(most, PIECE))
+        self._arrived(data)
+        return data
+
+    async def send(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self._sock, data)
+        self.sent += len(data)
+        self._move()
+
+    async def wait(self) -> bool:
+        """Wait for the first byte of a message. False if the other side has finished instead."""
+        if not self._buffer:
+            self._buffer = await self.some()
+        return bool(self._buffer)
+
+    async def head(self) -> list[bytes]:
+        """The lines of a head, without their ends. Raises Malformed; a line must end with CR LF."""
+        lines: list[bytes] = []
+        left = HEAD_LIMIT
+        while line := await self._line(left):
+            lines.append(line)
+            left -= len(line) + 2
+        if not lines:
+            raise Malformed("there is an empty line where a head should be")
+        return lines
+
+    async def copy(self, framing: Framing, give: Give) -> None:
+        """Hand on a body as it arrives, without its framing. Raises Malformed, or ConnectionError if it is cut off."""
+        if framing is Ends.CLOSE:
+            while data := await self.some():
+                await give(data)
+        elif framing is Ends.CHUNKED:
+            await self._chunks(give)
+        else:
+            await self._counted(framing, give)
+
+    def finish(self) -> None:
+        """Say that nothing more will be sent; the other side may go on."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """End both ways at once: whoever waits on this socket sees its end."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def abort(self) -> None:
+        """Close so that the other side sees a failure, not an end."""
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._sock.close()
+
+    def close(self) -> None:
+        self._sock.close()
+
+    async def linger(self) -> None:
+        """Let a last answer arrive: closing a socket with unread bytes would destroy what is on its way."""
+        self.finish()
+        left = LINGER_BYTES
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while left > 0 and (data := await self.some()):
+                    left -= len(data)
+
+    def _arrived(self, data: bytes) -> None:
+        self.received += len(data)
+        self._move()
+
+    def _move(self) -> None:
+        self.quiet_since = self._loop.time()
+        self.moved()
+
+    async def _counted(self, left: int, give: Give) -> None:
+        while left:
+            data = await self.some(left)
+            if not data:
+                raise ConnectionError("the connection closed in the middle of a body")
+            left -= len(data)
+            await give(data)
+
+    async def _chunks(self, give: Give) -> None:
+        while size := parse_chunk_size(await self._line(LINE_LIMIT)):
+            await self._counted(size, give)
+            if await self._line(0):
+                raise Malformed("a chunk is longer than it says")
+        trailers = HEAD_LIMIT
+        while line := await self._line(trailers):
+            trailers -= len(line) + 2
+
+    async def _line(self, most: int) -> bytes:
+        """One line, without CR LF. Raises Malformed if it is longer than `most` bytes or ends with LF alone."""
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > most + 1:
+                break
+            data = await self._loop.sock_recv(self._sock, PIECE)
+            if not data:
+                raise ConnectionError("the connection closed in the middle of a head")
+            self._arrived(data)
+            self._buffer += data
+        if end > most + 1 or end < 0:
+            raise Malformed("the head is too large", 431)
+        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
+        if not line.endswith(b"\r"):
+            raise Malformed("a line does not end with CR LF")
+        return line[:-1]

@@ -1,0 +1,229 @@
+"""The view of a command, as steps: what it sees of the machine, at which paths, and what it may write. Pure.
+
+    steps = layout(policy, surroundings)            # for a session, carried out ahead of its commands
+    last = finishing(masks, surroundings, ...)      # for one command, carried out when it comes
+
+Steps are what `inside.mounts` carries out, in order. Nothing is in the view that is not named here:
+
+* system folders, read-only, without what only their owner may read (`/etc/shadow`);
+* `/dev` with the harmless devices, a new `/proc` (read-only: root by number may write settings of the kernel through it,
+  capabilities or not) and the processors' part of `/sys`;
+* `/tmp` and the home: folders of the session. Toolchains in the home are there, read-only;
+* the workspace at its own path, writable; further folders as the policy opens them.
+
+Decided here: `/var` is empty but for `/var/tmp`, which is `/tmp`; `/run` is empty.
+
+Not protected: what is world-readable in the system folders; when run as root, files in `/opt` and `/usr` that
+only root may read (of `/etc` they are covered).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path, PurePosixPath
+
+from ferrule.core.frozen import frozen
+from ferrule.sandbox.inside.kernel.landlock import ALL, LOOK
+from ferrule.sandbox.policy import Policy
+
+from .masks import Kind, Mask
+from .toolchains import Bind
+
+Step = tuple[str, str, str]
+
+SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix", "gnu")
+"""Folders of the root that commands see, read-only; links as they are."""
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+PROC_SECRETS = (
+    "kcore",
+    "keys",
+    "key-users",
+    "kpagecount",
+    "kpageflags",
+    "kpagecgroup",
+    "sched_debug",
+    "timer_list",
+)
+"""Files of /proc that say something of everybody's processes. Of others the kernel shows nothing without capabilities."""
+
+PROC_FOLDERS = ("bus",)
+
+HELD = "/.held"
+"""Where the session's own things are until the view is finished."""
+
+
+@frozen
+class Places:
+    """Folders of a session, made by `session_folder.make`. `base` holds all the others."""
+
+    base: str
+
+    @property
+    def tmp(self) -> str:
+        return f"{self.base}/tmp"
+
+    @property
+    def home(self) -> str:
+        return f"{self.base}/home"
+
+    @property
+    def view(self) -> str:
+        return f"{self.base}/view"
+
+    @property
+    def held(self) -> str:
+        return f"{self.base}/held"
+
+
+@frozen
+class Surroundings:
+    """What there is on this machine, looked at once for a session (`surroundings.look`).
+
+    `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an empty text. `closed`: files and
+    folders in them that are to be covered (True: a folder). `proc`: names directly in /proc. `devices`: names in /dev.
+    """
+
+    places: Places
+    home: str
+    top: Mapping[str, str] = field(default_factory=dict[str, str])
+    closed: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    proc: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    toolchains: tuple[Bind, ...] = ()
+    processors: bool = True
+
+
+def layout(policy: Policy, found: Surroundings) -> tuple[Step, ...]:
+    """The steps that all commands of a session share."""
+    return (
+        *_system(found),
+        *_devices(found),
+        ("proc", "/proc", ""),
+        *_kernel(found),
+        *_private(found),
+        *sorted(_opened(policy, found), key=_depth),
+        *_never(policy, found),
+        ("read", HELD, found.places.held),
+        ("write", f"{HELD}/previews", f"{found.places.held}/previews"),
+        ("seal", "/", ""),
+    )
+
+
+def _system(found: Surroundings) -> Iterator[Step]:
+    for name, target in sorted(found.top.items()):
+        yield ("link", f"/{name}", target) if target else ("read", f"/{name}", f"/{name}")
+    for path, folder in sorted(found.closed.items()):
+        yield ("cover", path, f"{found.places.held}/{_blank(folder)}")
+
+
+def _blank(folder: bool) -> str:
+    return "empty" if folder else "closed"
+
+
+def _devices(found: Surroundings) -> Iterator[Step]:
+    yield ("tmpfs", "/dev", "mode=755,size=64k,nr_inodes=64")
+    for name in DEVICES:
+        if name in found.devices:
+            yield ("device", f"/dev/{name}", f"/dev/{name}")
+    yield ("folder", "/dev/pts", "755")
+    yield ("link", "/dev/ptmx", "pts/ptmx")
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        yield ("link", f"/dev/{name}", f"/proc/self/fd{target}")
+    yield ("folder", "/dev/shm", "1777")
+    yield ("seal", "/dev", "")
+
+
+def own(found: Surroundings) -> Iterator[Step]:
+    """The steps that each command adds to the session's, ahead of its time."""
+    yield ("proc", "/proc", "")
+    for name in PROC_SECRETS:
+        if name in found.proc:
+            yield ("cover", f"/proc/{name}", f"{HELD}/closed")
+    for name in PROC_FOLDERS:
+        if name in found.proc:
+            yield ("cover", f"/proc/{name}", f"{HELD}/empty")
+    yield ("seal", "/proc", "")
+    yield ("pts", "/dev/pts", "")
+    yield ("tmpfs", "/dev/shm", "mode=1777")
+
+
+def _kernel(found: Surroundings) -> Iterator[Step]:
+    if found.processors:
+        yield ("read", "/sys/devices/system/cpu", "/sys/devices/system/cpu")
+
+
+def _private(found: Surroundings) -> Iterator[Step]:
+    yield ("write", "/tmp", found.places.tmp)
+    yield ("write", "/var/tmp", found.places.tmp)
+    yield ("folder", "/run", "755")
+
+
+def _opened(policy: Policy, found: Surroundings) -> Iterator[Step]:
+    """Home, toolchains, the workspace and what else a person opened. To be carried out parents first."""
+    root = str(policy.root)
+    if found.home not in ("", "/", root):
+        yield ("write", found.home, found.places.home)
+    for bind in found.toolchains:
+        yield ("read", bind.path, bind.path)
+        for hidden in bind.hidden:
+            yield ("cover", hidden, f"{found.places.held}/{_blank(_is_folder(hidden, found))}")
+    for path in policy.readable:
+        yield ("read", path, path)
+    for path in policy.writable:
+        yield ("read" if policy.preview else "write", path, path)
+    yield ("write", root, root)
+
+
+def _is_folder(path: str, found: Surroundings) -> bool:
+    return found.closed.get(path, False)
+
+
+def _depth(step: Step) -> tuple[int, str]:
+    return len(PurePosixPath(step[1]).parts), step[1]
+
+
+def _never(policy: Policy, found: Surroundings) -> Iterator[Step]:
+    """Our own folder, where something that was opened would show it."""
+    base = PurePosixPath(found.places.base)
+    for path in (str(policy.root), *policy.readable, *policy.writable):
+        if base.is_relative_to(path):
+            yield ("cover", str(base), f"{found.places.held}/empty")
+            return
+
+
+def finishing(masks: Iterable[Mask], covers: Mapping[str, str], root: Path, preview: str = "") -> list[Step]:
+    """The steps for one command. `covers`: the names of files in `held/covers`, by the path that each is laid over.
+
+    `preview`: the name of a folder in `held/previews` that takes what the command changes.
+    """
+    steps: list[Step] = []
+    if preview:
+        steps.append(("overlay", str(root), f"{HELD}/previews/{preview}"))
+    for mask in masks:
+        if mask.kind is Kind.READ_ONLY:
+            steps.append(("hold", mask.path, ""))
+        elif mask.path in covers:
+            steps.append(("cover", mask.path, f"{HELD}/covers/{covers[mask.path]}"))
+        else:
+            steps.append(("cover", mask.path, f"{HELD}/{_blank(mask.kind is Kind.EMPTY_FOLDER)}"))
+    return [*steps, ("drop", HELD, "")]
+
+
+def wall(policy: Policy, found: Surroundings) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What Landlock grants in the finished view: the same once more, should a mount not be what we take it for."""
+    everywhere = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
+    written = (("/dev", (*LOOK, "write", "device")), ("/proc", (*LOOK, "write")))
+    return (("/", LOOK), *written, *((path, ALL) for path in dict.fromkeys(everywhere) if path))
+
+
+def limits(policy: Policy, grouped: frozenset[str]) -> dict[str, int | None]:
+    """Limits for each process, where no control group (`grouped`: `memory`, `processes`) bounds all together."""
+    bounds = policy.bounds
+    return {
+        "FSIZE": bounds.file_size,
+        "DATA": None if "memory" in grouped else bounds.memory,
+        "NPROC": None if "processes" in grouped else bounds.processes,
+    }

@@ -1,0 +1,127 @@
+"""What this machine has that a view is made of: looked at once for a session. And what the session's own home is given.
+
+That is a `~/.gitconfig` with the person's name and address: a commit of a command is theirs, as one of theirs would be. A
+repository that says otherwise wins, as with git anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ferrule.permissions.protected_names import DEFAULT
+
+from . import certificates, git_config
+from .layout import SYSTEM, Places, Surroundings
+from .toolchains import toolchains
+
+_MOST = 20_000
+"""Entries of /etc that are looked at: beyond, folders are covered whole."""
+
+_CLOSED = (
+    "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssl/private", "pki/tls/private", "krb5.keytab",
+    "wireguard", "openvpn", "letsencrypt", "NetworkManager/system-connections", "docker", "kubernetes", "rancher", "ppp",
+)  # fmt: skip
+"""Below /etc: covered whoever may read them."""
+
+
+def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundings:
+    """Look at this machine. `environment` is that of the commands: their PATH says which toolchains they use. The home of
+    the session gets what `introduce` gives it."""
+    introduce(environment, home, places)
+    binds = toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
+    closed = dict(_closed(Path("/etc")))
+    closed.update((hidden, os.path.isdir(hidden)) for bind in binds for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
+    return Surroundings(
+        places=places,
+        home=home,
+        top=dict(_top()),
+        closed=closed,
+        proc=frozenset(os.listdir("/proc")),  # noqa: PTH208  names, not paths
+        devices=frozenset(os.listdir("/dev")),  # noqa: PTH208  names, not paths
+        toolchains=binds,
+        processors=Path("/sys/devices/system/cpu").is_dir(),
+    )
+
+
+def introduce(environment: Mapping[str, str], home: str, places: Places) -> None:
+    """Write who the person is into the session's home, unless a command has made that file its own by now."""
+    config_home = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    files = (Path(config_home, "git/config"), Path(home, ".gitconfig"))
+    # A relative one would lie where we happen to be: a repository could have put it there.
+    text = git_config.identity(*(_text(path) for path in files if path.is_absolute()))
+    if not text:
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        suppress(FileExistsError),
+        os.fdopen(os.open(f"{places.home}/.gitconfig", flags, 0o600), "w") as file,
+    ):
+        file.write(text)
+
+
+def _text(path: Path) -> str:
+    """A person's own file, or nothing if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return file.read(git_config.LIMIT).decode("utf-8", "replace") if regular else ""
+
+
+def _top() -> Iterator[tuple[str, str]]:
+    for name in SYSTEM:
+        path = Path("/", name)
+        if path.is_symlink():
+            yield name, str(path.readlink())
+        elif path.is_dir():
+            yield name, ""
+
+
+def _closed(folder: Path) -> Iterator[tuple[str, bool]]:
+    """What of /etc is to be covered, and whether it is a folder.
+
+    Besides the table: what not everybody may read (we may be root, and commands have our number), and what has a
+    secret's name unless it is a public certificate.
+    """
+    left = _MOST
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            entries = list(os.scandir(here))
+        except OSError:
+            continue  # commands cannot look into it either
+        for entry in entries:
+            left -= 1
+            status = entry.stat(follow_symlinks=False)
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if stat.S_ISLNK(status.st_mode):
+                continue  # what it leads to has a name of its own
+            if _is_closed(folder, entry, status) or (is_folder and left < 0):
+                yield entry.path, is_folder
+            elif is_folder:
+                waiting.append(Path(entry.path))
+
+
+def _is_closed(folder: Path, entry: os.DirEntry[str], status: os.stat_result) -> bool:
+    name = os.path.relpath(entry.path, folder)
+    if name in _CLOSED or not status.st_mode & (stat.S_IROTH | stat.S_IXOTH):
+        return True
+    if DEFAULT.check(entry.name, write=False) is None:
+        return False
+    return not (stat.S_ISREG(status.st_mode) and _public(entry.path))
+
+
+def _public(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  one of thousands
+            return certificates.only_public(file.read(certificates.LIMIT + 1))
+    except OSError:
+        return False

@@ -1,0 +1,427 @@
+"""What is laid over the workspace so that commands cannot see or change what no tool may touch.
+
+    scanner = Scanner(root, names)
+    masks = scanner.scan(own)       # before each command; a repeat asks each folder once whether it changed
+
+The rules for one name stand in `mask_rules`; this file walks. It opens every folder by descriptor and follows no
+link. What it learned of a folder is kept under the folder's inode and times, and believed only if the
+folder had been quiet for `RACY` before it was read: a change in the same tick of the clock would not show.
+
+What it does not need to understand is covered, not skipped: folders that cannot be read and folders beyond
+the limit get an empty one laid over them and are named in `Masks.unseen`.
+
+Hard links: a file with a name elsewhere may be anything of the person's, so it is covered, and so is one that
+shares its inode with a covered file. Package managers and local clones link files from caches and other
+repositories: below the folders of `PACKAGES` only those are covered that are known secrets.
+
+Which files are the session's own is told by identities that no later file has (`inside.file_identity`).
+
+Not protected: what appears while a command runs; secrets that a person writes into a file that a command made; folders
+whose path is longer than the system can open.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.permissions.filesystem.open_beneath import best
+from ferrule.permissions.protected_names import Names
+from ferrule.sandbox.inside.mediator.file_identity import identify
+
+from . import certificates, git_config
+from .linked_files import CONDA, Inode, Link, covered_links, known_secrets
+from .mask_rules import Covered, Kind, What, cover
+from .ordinary_names import Ordinary
+
+__all__ = ["ENTRIES", "MOST", "Inode", "Kind", "Mask", "Masks", "Scanner"]
+
+ENTRIES = 1_000_000
+"""Entries that a scan looks at; folders beyond are covered whole."""
+
+MOST = 20_000
+"""Masks that one command can have: each is a mount, and the kernel bounds those of a namespace (100,000)."""
+
+RACY = 2_000_000_000
+"""Nanoseconds: the coarsest clock of a file system in use (FAT, some network file systems)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mask:
+    """Something laid over `path` (absolute). `text` is what a file of kind `TEXT` holds.
+
+    The path may be a link: it is to be opened with O_PATH | O_NOFOLLOW and the link itself covered.
+    """
+
+    path: str
+    kind: Kind
+    text: str = ""
+
+
+@frozen
+class Masks:
+    """All masks of a workspace: what is above comes before what is below.
+
+    `added` and `removed` are paths, compared with the scan before. `own_met` are those files of the session's
+    own that were met with a secret's name: others of `own` are gone and may be forgotten. `unseen` are folders
+    that were covered because they could not be looked at.
+    """
+
+    items: tuple[Mask, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    own_met: frozenset[str] = frozenset()
+    unseen: tuple[str, ...] = ()
+
+
+_Stamp = tuple[int, ...]
+"""Inode, and times or size: the same stamp, the same thing."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """A name that needs a mask, unless an excuse holds."""
+
+    name: str
+    what: What
+    covered: Covered
+    inode: Inode
+    identity: str = ""
+    stamp: _Stamp = ()
+    public: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True)
+class _Folder:
+    """What is known of one folder: which folders are below, which names need something."""
+
+    stamp: _Stamp
+    quiet: bool
+    below: str = ""
+    unreadable: bool = False
+    environment: bool = False
+    entries: int = 0
+    folders: list[str] = field(default_factory=list[str])
+    found: list[_Found] = field(default_factory=list[_Found])
+    links: list[Link] = field(default_factory=list[Link])
+
+
+class Scanner:
+    """Scans one folder again and again. Not thread-safe; its calls block (a second for 100,000 new files).
+
+    `home` is where well-known secrets are looked for that might be hard-linked into a package folder. `packages`: all of
+    it is such a folder. `above` is put before each name when it is judged: the folder is no root for lists that speak of one.
+    `apart` are folders below it (absolute) that are not looked into: somebody else's.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        names: Names,
+        *,
+        home: str | None = None,
+        packages: bool = False,
+        above: str = "",
+        apart: Collection[str] = (),
+    ) -> None:
+        self.root = os.fspath(root)
+        self.names = names
+        self.home = Path(home) if home else Path.home()
+        self.packages = packages
+        self.apart = frozenset(os.path.relpath(path, self.root) for path in apart)
+        self._above = f"{above}/" if above else ""
+        self._folders: dict[str, _Folder] = {}
+        self._before: frozenset[str] = frozenset()
+        self._away: frozenset[Link] = frozenset()
+        self._ordinary = Ordinary(names)
+
+    def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
+        """The masks for the workspace as it is now. `own` are the identities of files that commands of the session created.
+
+        Raises ConfigError if the folder cannot be read or needs more than `MOST` masks.
+        """
+        try:
+            root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigError(f"workspace `{self.root}`: {error.strerror}") from error
+        try:
+            self._forget_changed(root)
+            walked = self._walk(root, frozenset(own), limit)
+            if not self._away.issuperset(walked.away()):
+                # Another name of these files may stand in a folder that did not change when it was linked.
+                self._folders = {}
+                walked = self._walk(root, frozenset(own), limit)
+                self._away = frozenset(walked.away())
+            items = walked.masks()
+        finally:
+            os.close(root)
+        return self._result(items, walked)
+
+    def _forget_changed(self, root: int) -> None:
+        """Ask every known folder whether it is as it was: most of what a repeat costs, so a plain loop."""
+        look, gone = os.stat, list[str]()
+        for name, folder in self._folders.items():
+            try:
+                now = look(name or ".", dir_fd=root, follow_symlinks=False)
+            except OSError:
+                gone.append(name)
+                continue
+            at = folder.stamp
+            if (
+                now.st_ctime_ns != at[3]
+                or now.st_mtime_ns != at[2]
+                or now.st_ino != at[1]
+                or not folder.quiet
+            ):
+                gone.append(name)
+        for name in gone:
+            del self._folders[name]
+
+    def _walk(self, root: int, own: frozenset[str], limit: int) -> _Walk:
+        walked = _Walk(self, root, own, limit)
+        walked.run()
+        self._folders = walked.folders
+        return walked
+
+    def _result(self, items: list[Mask], walked: _Walk) -> Masks:
+        if len(items) > MOST:
+            raise ConfigError(
+                f"workspace `{self.root}`: {len(items)} names must be hidden from commands, at most {MOST} can be",
+                code="sandbox_masks",
+                hint=f"the first are {', '.join(f'`{one.path}`' for one in items[:3])}; work in a smaller folder",
+            )
+        paths = frozenset(item.path for item in items)
+        added, removed = sorted(paths - self._before), sorted(self._before - paths)
+        self._before = paths
+        unseen = tuple(sorted(self._absolute(name) for name in walked.unseen))
+        return Masks(tuple(items), tuple(added), tuple(removed), frozenset(walked.own_met), unseen)
+
+    def _absolute(self, name: str) -> str:
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def known(self, name: str) -> _Folder | None:
+        return self._folders.get(name)
+
+    def needs(self, name: str, last: str, what: What, below: str) -> Covered | None:
+        name = self._above + name
+        if not below and what is not What.SOCKET and self._ordinary.certainly(name, last):
+            return None
+        return cover(name, what, self.names, below=below and self._above + below)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One scan. `below` of a folder is the own secret folder that it lies in, if any."""
+
+    scanner: Scanner
+    root: int
+    own: frozenset[str]
+    limit: int
+    folders: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
+    unseen: list[str] = field(default_factory=list[str])
+    own_met: set[str] = field(default_factory=set[str])
+    _own_inodes: set[Inode] = field(default_factory=set[Inode])
+    _kept: list[_Found] = field(default_factory=list[_Found])
+    _links: list[Link] = field(default_factory=list[Link])
+    _covered: tuple[list[Link], list[Link]] | None = None
+    _count: int = 0
+
+    def run(self) -> None:
+        waiting = [("", "")]
+        while waiting:
+            name, below = waiting.pop()
+            known = self._known(name, below)
+            if known is None:
+                continue
+            if known.unreadable and not name:
+                raise ConfigError(f"workspace `{self.scanner.root}` cannot be read")
+            if known.unreadable:
+                self._hide(name)
+                continue
+            self.folders[name] = known
+            for one in known.folders:
+                waiting.append((one, below))
+            if known.found:
+                waiting += self._take(known, below)
+            if known.links:
+                self._links += known.links
+
+    def _hide(self, name: str) -> None:
+        self.unseen.append(name)
+        self._kept.append(_Found(name, What.FOLDER, Covered(Kind.EMPTY_FOLDER), (0, 0)))
+
+    def _known(self, name: str, below: str) -> _Folder | None:
+        """What is in a folder, from before if it did not change. None if it is gone or no folder any more."""
+        before = self.scanner.known(name)
+        if before and before.below == below:
+            self._count += before.entries
+            return before
+        if self._count >= self.limit:
+            return _Folder((), False, unreadable=True)
+        return self._read(name, below)
+
+    def _read(self, name: str, below: str) -> _Folder | None:
+        now = time.time_ns()
+        try:
+            folder = best()(self.root, tuple(name.split("/")) if name else (), os.O_RDONLY)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+                return None
+            return _Folder((), False, unreadable=True)
+        try:
+            status = os.fstat(folder)
+            quiet = max(status.st_mtime_ns, status.st_ctime_ns) + RACY < now
+            found = _Folder(_stamp(status), quiet, below)
+            with os.scandir(folder) as items:
+                for item in items:
+                    with suppress(FileNotFoundError):
+                        self._entry(found, folder, f"{name}/{item.name}" if name else item.name, item)
+        except OSError:
+            return _Folder((), False, unreadable=True)
+        finally:
+            os.close(folder)
+        self._count += found.entries
+        return found
+
+    def _entry(self, into: _Folder, folder: int, name: str, item: os.DirEntry[str]) -> None:
+        if name in self.scanner.apart:
+            return
+        into.entries += 1
+        into.environment |= item.name == CONDA
+        status = item.stat(follow_symlinks=False)
+        what = What.of(status.st_mode)
+        needed = self.scanner.needs(name, item.name, what, into.below)
+        if needed is not None:
+            found = _Found(name, what, needed, (status.st_dev, status.st_ino))
+            if needed.own:
+                found.identity = identify(folder, os.fsencode(item.name))
+            self._look_inside(found, folder, item.name, status)
+            into.found.append(found)
+        if what is What.FOLDER and (needed is None or needed.kind is Kind.READ_ONLY) and not _by_hash(name):
+            into.folders.append(name)
+        if what is What.FILE and status.st_nlink > 1:
+            into.links.append(Link(name, (status.st_dev, status.st_ino), status.st_nlink))
+
+    def _look_inside(self, found: _Found, folder: int, last: str, status: os.stat_result) -> None:
+        if found.covered.content:
+            found.stamp = _content_stamp(status)
+            found.public = certificates.only_public(_read(folder, last, certificates.LIMIT + 1))
+        elif found.covered.kind is Kind.TEXT:
+            found.stamp = _content_stamp(status)
+            data = _read(folder, last, git_config.LIMIT)
+            found.text = git_config.without_secrets(data.decode("utf-8", "replace"))
+
+    def _take(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
+        """Keep what needs a mask; gives the folders that are the session's own and are walked after all."""
+        for found in folder.found:
+            if found.covered.own and found.identity in self.own:
+                self.own_met.add(found.identity)
+                self._own_inodes.add(found.inode)
+                if found.what is What.FOLDER:
+                    yield found.name, below or found.name
+                continue
+            if found.stamp:
+                self._refresh(found)
+            if not found.public:
+                self._kept.append(found)
+
+    def _refresh(self, found: _Found) -> None:
+        """Content can change without a change of the folder."""
+        with suppress(OSError):
+            status = os.stat(found.name, dir_fd=self.root, follow_symlinks=False)
+            if _content_stamp(status) != found.stamp or _racy(status):
+                above, _, last = found.name.rpartition("/")
+                folder = best()(self.root, tuple(above.split("/")) if above else (), os.O_RDONLY)
+                try:
+                    self._look_inside(found, folder, last, status)
+                finally:
+                    os.close(folder)
+            return
+        found.public = False
+
+    def away(self) -> list[Link]:
+        """Files that are to be covered since they have names elsewhere."""
+        return self._linked()[1]
+
+    def masks(self) -> list[Mask]:
+        masks = {f.name: Mask(self._path(f.name), f.covered.kind, f.text) for f in self._kept}
+        for link in itertools.chain(*self._linked()):
+            known = masks.get(link.name)
+            if known is None or known.kind is Kind.READ_ONLY:
+                masks[link.name] = Mask(self._path(link.name), Kind.UNREADABLE)
+        held = {name for name, mask in masks.items() if mask.kind is Kind.READ_ONLY}
+        for name in held:
+            # What lies in a folder that is held is held with it.
+            if any(above in held for above in _folders_above(name)):
+                del masks[name]
+        return sorted(masks.values(), key=lambda mask: mask.path.split("/"))
+
+    def _linked(self) -> tuple[list[Link], list[Link]]:
+        if self._covered is None:
+            self._covered = self._look_at_links()
+        return self._covered
+
+    def _look_at_links(self) -> tuple[list[Link], list[Link]]:
+        secret = frozenset(f.inode for f in self._kept if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT))
+        hidden = [Path(self._path(f.name)) for f in self._kept if f.covered.kind is Kind.EMPTY_FOLDER]
+        links = [link for link in self._links if link.inode not in self._own_inodes]
+        environments = frozenset(name for name, folder in self.folders.items() if name and folder.environment)
+        if self.scanner.packages:
+            environments |= {""}
+        certain, away = covered_links(
+            links, secret, environments, lambda: known_secrets(self.scanner.home, hidden)
+        )
+        return certain, [link for link in away if self._names_now(link.name) >= link.count]
+
+    def _names_now(self, name: str) -> int:
+        """How many names a file has now: what is known of its folder may be older."""
+        try:
+            return os.stat(name, dir_fd=self.root, follow_symlinks=False).st_nlink
+        except OSError:
+            return 0
+
+    def _path(self, name: str) -> str:
+        return f"{self.scanner.root.rstrip('/')}/{name}"
+
+
+def _folders_above(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
+
+
+def _by_hash(name: str) -> bool:
+    """Where git keeps contents under their hashes: no name there is anybody's choice."""
+    return name.endswith(".git/objects")
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _content_stamp(status: os.stat_result) -> _Stamp:
+    return (*_stamp(status), status.st_size)
+
+
+def _racy(status: os.stat_result) -> bool:
+    return max(status.st_mtime_ns, status.st_ctime_ns) + RACY > time.time_ns()
+
+
+def _read(folder: int, last: str, limit: int) -> bytes:
+    """A regular file's beginning, or nothing if it cannot be read."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(last, flags, dir_fd=folder), "rb") as file:
+            return file.read(limit) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except OSError:
+        return b""

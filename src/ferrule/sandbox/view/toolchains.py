@@ -1,0 +1,122 @@
+"""Which folders of a home hold programs: what commands see of it, read-only, and nothing else.
+
+    binds = toolchains(Path.home(), os.environ["PATH"], (sys.prefix, sys.base_prefix))
+
+Compilers, interpreters and package managers install into the home. Each manager keeps them in folders of its own, beside
+its configuration and credentials; the table names the first and leaves out the second. A folder of PATH, or where the
+running interpreter lies, is added only if it lies below a folder of the table: `PATH=~/bin:~/.ssh` opens nothing.
+
+Not protected: a secret that somebody put into a folder of programs under a name that `HIDDEN` does not know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ferrule.core.frozen import frozen
+from ferrule.permissions.protected_names import DEFAULT
+
+TOOLCHAINS = (
+    # Python
+    ".pyenv/versions", ".pyenv/shims", ".pyenv/bin", ".pyenv/libexec", ".pyenv/plugins", ".pyenv/completions",
+    ".pyenv/pyenv.d", ".pyenv/version", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs",
+    ".local/pipx/venvs", ".local/bin", ".local/lib", ".local/share/mise/installs", ".local/share/mise/shims",
+    ".local/share/rtx/installs", ".local/share/hatch/env", ".local/share/pypoetry/venv", ".local/share/pdm/venvs",
+    ".virtualenvs", ".conda/envs", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba/envs",
+    ".rye/py", ".rye/shims", ".rye/self", ".pixi/bin", ".pixi/envs",
+    # Rust, Go, Zig, Haskell, OCaml, Nim
+    ".rustup/toolchains", ".rustup/settings.toml", ".cargo/bin", ".cargo/env", "go/bin", ".local/go",
+    ".ghcup/bin", ".ghcup/ghc", ".cabal/bin", ".opam/default", ".nimble/bin", ".zvm", ".elan/toolchains", ".elan/bin",
+    # JavaScript
+    ".nvm/versions", ".nvm/alias", ".nvm/nvm.sh", ".nvm/nvm-exec", ".volta/bin", ".volta/tools",
+    ".local/share/fnm/node-versions", ".fnm/node-versions", ".nodenv/versions", ".nodenv/shims", ".nodenv/bin",
+    ".nodenv/libexec", ".bun/bin", ".bun/install/global/node_modules", ".deno/bin", ".local/share/pnpm",
+    ".npm-global/bin", ".npm-global/lib", ".npm-packages/bin", ".npm-packages/lib", ".yarn/bin", "n/versions",
+    # Ruby, PHP, Perl, Elixir
+    ".rbenv/versions", ".rbenv/shims", ".rbenv/bin", ".rbenv/libexec", ".rbenv/plugins", ".rbenv/version",
+    ".rvm/rubies", ".rvm/gems", ".rvm/bin", ".rvm/scripts", ".local/share/gem", ".composer/vendor", ".phpenv/versions",
+    ".plenv/versions", ".plenv/shims", ".perl5", "perl5", ".kiex",
+    # JVM
+    ".sdkman/candidates", ".sdkman/bin", ".jenv/versions", ".jenv/shims", ".jenv/bin", ".jenv/libexec", ".jbang/bin",
+    ".local/share/coursier/bin", ".local/share/coursier/jvm",
+    # Several
+    ".asdf/installs", ".asdf/shims", ".asdf/bin", ".asdf/lib", ".asdf/plugins", ".asdf/asdf.sh", ".proto/bin",
+    ".proto/shims", ".proto/tools", ".nix-profile", ".local/state/nix/profiles", ".dotnet", ".swiftly/bin",
+    ".local/share/swiftly/toolchains", ".linuxbrew", ".local/share/flatpak/exports/bin", "bin",
+)  # fmt: skip
+"""Files and folders below a home. None of them is where its manager keeps credentials."""
+
+SYSTEM = ("/usr/", "/opt/", "/nix/")
+"""Where links of the table may lead besides."""
+
+HIDDEN = frozenset(
+    {".condarc", "pip.conf", "credentials", "credentials.toml", "credentials.json", "auth.json"}
+)
+"""Names directly in these folders that are no programs and may be secret, besides those of `permissions.protected_names`."""
+
+
+@frozen
+class Bind:
+    """A file or folder that commands see at its own path, read-only. `hidden` are paths in it that they do not."""
+
+    path: str
+    hidden: tuple[str, ...] = ()
+
+
+def toolchains(home: Path, path: str = "", prefixes: Iterable[str] = ()) -> tuple[Bind, ...]:
+    """What there is of the table below `home`, and where links in it lead if that is in the table too.
+
+    `path` is a PATH and `prefixes` are where interpreters lie: what of them lies below the table in whatever home
+    (the interpreter that runs Ferrule may be another user's) is added, itself only. Looks, and changes nothing.
+    """
+    found: dict[str, Bind] = {}
+    for one in {home, Path(os.path.realpath(home))}:
+        if one.is_absolute() and len(one.parts) > 1:
+            for name in TOOLCHAINS:
+                _add(found, one / name)
+    for entry in (*path.split(os.pathsep), *prefixes):
+        for one in {entry, os.path.realpath(entry)} if entry[:1] == "/" else ():
+            if _in_table(one):
+                _add(found, Path(one))
+    return _outermost(found.values())
+
+
+def _add(found: dict[str, Bind], place: Path) -> None:
+    """A place, if it is there and leads to nothing but programs."""
+    real = Path(os.path.realpath(place))
+    if not os.path.exists(real):  # noqa: PTH110  what another user closed to us is not there for commands either
+        return
+    if real != place and not _in_table(str(real)):
+        if not str(real).startswith(SYSTEM):
+            return
+    elif real != place:
+        found[str(real)] = Bind(str(real), _hidden(real))
+    found[str(place)] = Bind(str(place), _hidden(place))
+
+
+def _in_table(path: str) -> bool:
+    """Whether a path is, or lies below, a place of the table in some home. Names without a dot are too common for that."""
+    text = path.rstrip("/") + "/"
+    return any(f"/{name}/" in text for name in TOOLCHAINS if name[0] == ".")
+
+
+def _hidden(place: Path) -> tuple[str, ...]:
+    if not place.is_dir():
+        return ()
+    try:
+        names = sorted(child.name for child in place.iterdir())
+    except OSError:
+        return ()  # what we cannot list, commands cannot either
+    secret = (n for n in names if n in HIDDEN or DEFAULT.check(n, write=False) is not None)
+    return tuple(str(place / name) for name in secret)
+
+
+def _outermost(binds: Iterable[Bind]) -> tuple[Bind, ...]:
+    """Without what lies below another, sorted."""
+    kept: list[Bind] = []
+    for bind in sorted(binds, key=lambda one: one.path.split("/")):
+        if not (kept and Path(bind.path).is_relative_to(kept[-1].path)):
+            kept.append(bind)
+    return tuple(kept)

@@ -1,0 +1,129 @@
+"""`ferrule serve a2a`: an agent that works in this folder, for other agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ferrule.core.errors import ConfigError
+from ferrule.runtime.options import common, served
+
+if TYPE_CHECKING:
+    from ferrule.engine.session import Session
+    from ferrule.runtime.assemble import Assembly
+
+    from .server import Skill
+
+PORT = 8321
+
+
+@click.command("a2a")
+@common
+@click.option("--name", default="Ferrule", show_default=True, help="What the agent is called on its card.")
+@click.option(
+    "--description", default="An agent that works in a folder with tools.", show_default=True,
+    help="What the agent is good for, for whoever reads its card.",
+)  # fmt: skip
+@click.option(
+    "--skill", "skills", multiple=True, metavar="'ID: WORDS'",
+    help="A skill for the card, as in 'find: Finds books.' Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--list-skills", is_flag=True, help="Put the skills and agents that this folder and you have on the card."
+)
+@served(PORT)
+@click.option(
+    "--sign-key", type=click.Path(dir_okay=False, path_type=Path),
+    help="Ed25519 key (`ferrule audit key` makes one) to sign the card with.",
+)  # fmt: skip
+def a2a(**options: Any) -> int:
+    """Serve an agent by A2A 1.0 and 0.3: JSON-RPC at `/a2a`, the card at `/.well-known/agent-card.json`.
+
+    A message is a run with this folder's tools. A call that has to be allowed makes the task wait: whoever sent it is asked, and answers
+    with a message that begins with `yes`, or does not.
+    """
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: dict[str, Any]) -> int:
+    from ferrule.core.calls import compact
+    from ferrule.runtime.assemble import assemble
+    from ferrule.runtime.http.server import listen, port_of, token_of
+
+    from .server import A2aServer
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    def notice(text: str) -> None:
+        say(f"! {text}")
+
+    async def leave(session: Session) -> None:
+        await assembly.leave(session, strict=False)
+
+    token, made = token_of(options["token_file"])
+    with listen(options["host"], options["port"]) as listening:
+        assembly = assemble(options, notice=notice)
+        try:
+            found = _found(assembly) if options["list_skills"] else ()
+            server = A2aServer(
+                assembly.agent,
+                name=options["name"],
+                description=options["description"],
+                token=token,
+                skills=skills_of(options["skills"], found),
+                host=options["host"],
+                port=port_of(listening),
+                url=options["url"],
+                sign_key=options["sign_key"],
+                leave=leave,
+            )
+            if not options["quiet"]:
+                say(f"serving `{options['name']}` at {server.url}")
+            if options["sign_key"] is not None:
+                from .signed_card import public_keys
+
+                say(f"keys: {compact(public_keys(options['sign_key']))}")
+            if made:
+                say(f"token: {token}")
+            return await server.run(listening)
+        finally:
+            await assembly.close()
+
+
+def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
+    """The skills of the card: those that were written as `ID: WORDS`, then those that were found under other ids. Raises ConfigError."""
+    from .server import Skill
+
+    skills: dict[str, Skill] = {}
+    for one in words:
+        id_, colon, description = (part.strip() for part in one.partition(":"))
+        if not colon or not id_ or not description or id_ in skills:
+            why = "its id is taken" if id_ in skills else "it is not `ID: WORDS`"
+            raise ConfigError(f"--skill `{one}`: {why}", hint="write, for example, 'find: Finds books.'")
+        skills[id_] = Skill(id_, id_.replace("-", " ").replace("_", " ").capitalize(), description)
+    for one in found:
+        skills.setdefault(one.id, one)
+    return list(skills.values())
+
+
+def _found(assembly: Assembly) -> Iterator[Skill]:
+    """Skills and agents that the assembled agent may use, as the card tells of them."""
+    from ferrule.extensions.skills.loading import load_skills
+    from ferrule.permissions.protected_names import DEFAULT
+    from ferrule.storage import paths
+
+    from .server import Skill
+
+    settings, agent = assembly.settings, assembly.agent
+    if settings["skills.enabled"]:
+        names = agent.workspace.names if agent.workspace else DEFAULT
+        loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
+        for skill in loaded.seen_by(agent.gate).skills:
+            yield Skill(skill.name, skill.name, skill.description, ("skill",))
+    for one in () if assembly.extensions is None else assembly.extensions.agents:
+        yield Skill(one.name, one.name, one.description, ("agent",))

@@ -1,0 +1,183 @@
+"""The desk of a served agent: conversations, tasks in them, and questions that wait for whoever asked.
+
+A conversation is a session of the agent; a task is one message worked to its end. What happens to a task is a line of `Item`s that
+whoever serves it takes one after another: words on the way, a question, and one end. A question (may this call run?) stops the run until the
+next message for that task: one that begins with `yes` is a yes, once; everything else is a no with those words as its reason. Who holds
+the server's token answers them, so critical risk, and doing again what may have been done, are no without a question.
+
+Bounds: `CONVERSATIONS` at a time (the one that was quiet longest goes; its journal stays), `TASKS` at work, `ANSWER_SECONDS` for a question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
+from ferrule.engine.agent import Agent
+from ferrule.engine.live_events import Live, Progress
+from ferrule.engine.session import Session
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+
+CONVERSATIONS = 64
+TASKS = 32
+ANSWER_SECONDS = 600.0
+_SHOWN = 4_000
+_LINE = 200
+
+Leave = Callable[[Session], Awaitable[None]]
+Kind = Literal["words", "question", "done", "failed", "canceled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that happened to a task. `done`, `failed` and `canceled` end it; `text` is the answer, or why."""
+
+    kind: Kind
+    text: str
+
+
+class Refused(Exception):
+    """A task that is not taken on. `str` says why."""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    session: Session
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    tasks: int = 0
+
+
+class Task:
+    """One task. `items` is what happens to it, in order. As an approver it asks whoever sent the task."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.items: asyncio.Queue[Item] = asyncio.Queue()
+        self.work: asyncio.Task[None] | None = None
+        self._question: asyncio.Future[Answer] | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether it goes on by itself, or with an answer."""
+        return self.work is not None and not self.work.done()
+
+    def say(self, text: str) -> None:
+        """Another message for it: the answer to its question, or words for the model on the way."""
+        if self._question is None or self._question.done():
+            self._session.tell(text)
+            return
+        yes = text.strip().lower().split(maxsplit=1)[:1] in (["yes"], ["yes,"], ["yes."], ["yes!"], ["y"])
+        said = Answer("once", by="a2a") if yes else Answer("deny", by="a2a", note=text.strip()[:_SHOWN])
+        self._question.set_result(said)
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """`Approver.ask`."""
+        if request.risk == "critical" or request.died:
+            return Answer("deny", by="a2a", note="this wants a person where the agent runs, not a message")
+        asked = self._question = asyncio.get_running_loop().create_future()
+        self.items.put_nowait(Item("question", _told(request)))
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await asked
+        except TimeoutError:
+            return Answer("deny", by="a2a", note=f"nobody answered within {ANSWER_SECONDS:g} s")
+        finally:
+            self._question = None
+
+
+def _told(request: ApprovalRequest) -> str:
+    shown = request.preview or request.call.arguments
+    cut = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… ({len(shown)} characters)"
+    return f"May `{request.tool.full_name}` run? {request.reason}.\n{cut}\nAnswer `yes`, or say why not."
+
+
+class Desk:
+    """The conversations and tasks of one served agent. `leave` closes a session."""
+
+    def __init__(self, agent: Agent, leave: Leave | None = None) -> None:
+        self._agent = agent
+        self._leave = leave or Session.close
+        self._conversations: dict[str, _Conversation] = {}
+        self._tasks: dict[str, Task] = {}
+
+    def find(self, task_id: str) -> Task | None:
+        """A task that is not over, or whose end nobody has heard of yet."""
+        return self._tasks.get(task_id)
+
+    async def begin(self, task_id: str, context_id: str, text: str) -> Task:
+        """Take on a task. Raises Refused."""
+        if sum(task.works for task in self._tasks.values()) >= TASKS:
+            raise Refused(f"{TASKS} tasks are at work already; try again later")
+        for unheard in [name for name, task in self._tasks.items() if not task.works][:-TASKS]:
+            del self._tasks[unheard]
+        conversation = await self._conversation(context_id)
+        task = self._tasks[task_id] = Task(conversation.session)
+        conversation.tasks += 1
+        task.work = asyncio.create_task(self._work(task, conversation, text), name=f"a2a task {task_id}")
+
+        def over(_: asyncio.Task[None]) -> None:
+            conversation.tasks -= 1
+
+        task.work.add_done_callback(over)
+        return task
+
+    def forget(self, task_id: str) -> None:
+        """Its end was passed on."""
+        self._tasks.pop(task_id, None)
+
+    async def cancel(self, task_id: str) -> None:
+        """End a task, its calls settled and journaled."""
+        task = self._tasks.pop(task_id, None)
+        if task is not None and task.work is not None:
+            task.work.cancel()
+            await asyncio.wait([task.work])
+
+    async def close(self) -> None:
+        """End everything. The agent stays its owner's."""
+        for task_id in list(self._tasks):
+            await self.cancel(task_id)
+        left, self._conversations = list(self._conversations.values()), {}
+        for one in left:
+            await self._leave(one.session)
+
+    async def _conversation(self, context_id: str) -> _Conversation:
+        known = self._conversations.pop(context_id, None)
+        if known is None:
+            await self._make_room()
+            known = _Conversation(self._agent.session())
+        self._conversations[context_id] = known
+        return known
+
+    async def _make_room(self) -> None:
+        if len(self._conversations) < CONVERSATIONS:
+            return
+        quiet = next((name for name, one in self._conversations.items() if not one.tasks), None)
+        if quiet is None:
+            raise Refused(f"{CONVERSATIONS} conversations are at work already; try again later")
+        await self._leave(self._conversations.pop(quiet).session)
+
+    async def _work(self, task: Task, conversation: _Conversation, text: str) -> None:
+        def shown(item: Live) -> None:
+            if isinstance(item, Progress):
+                task.items.put_nowait(Item("words", item.text[:_LINE]))
+
+        session = conversation.session
+        async with conversation.busy:
+            session.ask_with(task)
+            session.driver.log.observer = shown
+            try:
+                result = await session.run(text)
+                end = Item("done", result.text)
+            except (asyncio.CancelledError, RunCancelled):
+                end = Item("canceled", "it was cancelled")
+            except LimitReached as error:
+                end = Item("failed", error.detail)
+            except FerruleError as error:
+                # What went wrong inside is for the agent's owner, who has the journal.
+                end = Item("failed", f"the agent cannot work now ({error.code})")
+            finally:
+                session.driver.log.observer = None
+        task.items.put_nowait(end)

@@ -1,0 +1,240 @@
+"""An agent of ours, served by A2A: other agents send it messages, follow its tasks, and answer what it asks.
+
+    server = A2aServer(agent, name="Librarian", description="Knows the library.", token=token, port=8321)
+    await server.run()
+
+Served are JSON-RPC at `/a2a` (`SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask` …, and the methods of 0.3) and the card at its
+well-known path, which anybody who reaches the server may read. Everything else wants the bearer token, on this machine too (`http_security.py`). A context is
+a session of the agent, a message in it a run; a call that has to be allowed makes the task wait for input (`desk.py`). Runs are judged by
+the agent's own gate and written into its journal: a client has no more rights than the agent.
+
+Tasks are kept in memory, the last `KEPT` of them, and are gone with the process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+from ferrule._version import __version__
+from ferrule.engine.agent import Agent
+from ferrule.runtime.http.http_security import Application, Door
+from ferrule.runtime.http.server import address_of, hosts_of, serve
+
+from .conversations import Desk, Item, Leave, Refused, Task
+
+CARD_PATH = "/.well-known/agent-card.json"
+RPC_PATH = "/a2a"
+KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """What the card says that the agent can do. Words for others: all messages go to the same agent."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...] = ()
+    """Words to find it by; the protocol wants at least one, so without any it is the id."""
+
+
+class A2aServer:
+    """One agent behind one address. `url` is how clients reach it, where that is not `http://host:port` (a proxy with TLS before it).
+
+    `sign_key` signs the card (`signed_card`); `leave` closes a session, where more is to be done than closing it.
+    `host` other than this machine needs such an https `url`: a token in the clear is no secret. `app` is the ASGI application, for servers of one's
+    own. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        name: str,
+        description: str,
+        token: str,
+        skills: Sequence[Skill] = (),
+        host: str = "127.0.0.1",
+        port: int = 8321,
+        url: str = "",
+        version: str = __version__,
+        sign_key: Path | None = None,
+        leave: Leave | None = None,
+    ) -> None:
+        self._host, self._port = host, port
+        self.url = address_of(host, port, url)
+        self.desk = Desk(agent, leave)
+        self.card = card_of(
+            name, description, skills or (_any(description),), f"{self.url}{RPC_PATH}", version
+        )
+        self.app: Application = Door(
+            _application(self.desk, self.card, sign_key),
+            token=token,
+            hosts=hosts_of(host, port, self.url),
+            reads=[CARD_PATH],
+        )
+
+    async def run(self, listening: socket | None = None) -> int:
+        """Serve until the process is told to end; then every task is ended and written down. The exit code. `listening`: see `runtime.http.server`."""
+        try:
+            return await serve(self.app, self._host, self._port, listening=listening)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End what is at work. The agent stays open."""
+        await self.desk.close()
+
+
+def card_of(name: str, description: str, skills: Sequence[Skill], url: str, version: str) -> dict[str, Any]:
+    """The card, in the protocol's JSON."""
+    listed = [
+        {"id": one.id, "name": one.name, "description": one.description, "tags": list(one.tags) or [one.id]}
+        for one in skills
+    ]
+    interfaces = [
+        {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in ("1.0", "0.3")
+    ]
+    return {
+        "name": name,
+        "description": description,
+        "version": version,
+        "supportedInterfaces": interfaces,
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain", "application/json"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": listed,
+        "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+        "securityRequirements": [{"schemes": {"bearer": {}}}],
+    }
+
+
+def _any(description: str) -> Skill:
+    return Skill("ask", "Ask", description)
+
+
+def _application(desk: Desk, card: dict[str, Any], sign_key: Path | None) -> Application:
+    """The protocol library's routes over the desk."""
+    from a2a.server.request_handlers import DefaultRequestHandler
+    from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+    from a2a.types import AgentCard
+    from a2a.utils.proto_utils import parse_lenient
+    from starlette.applications import Starlette
+
+    value = parse_lenient(card, AgentCard())
+    if sign_key is not None:
+        from .signed_card import sign_card
+
+        sign_card(value, sign_key)
+    handler = DefaultRequestHandler(_executor()(desk), _store()(), value)
+    routes = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)
+    return Starlette(routes=[*create_agent_card_routes(value), *routes])
+
+
+@cache
+def _store() -> Any:
+    """The library's store in memory, bounded: the task that was written longest ago goes first."""
+    from a2a.server.tasks import InMemoryTaskStore
+
+    class Bounded(InMemoryTaskStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self._order: dict[str, Any] = {}
+
+        async def save(self, task: Any, context: Any) -> None:
+            await super().save(task, context)
+            self._order.pop(task.id, None)
+            self._order[task.id] = context
+            if len(self._order) > KEPT:
+                oldest = next(iter(self._order))
+                await self.delete(oldest, self._order.pop(oldest))
+
+    return Bounded
+
+
+@cache
+def _executor() -> Any:
+    """The class that the library asks to work, made once the library is needed."""
+    from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.tasks import TaskUpdater
+    from a2a.types import Part, TaskState, TaskStatus
+    from a2a.types import Task as RemoteTask
+
+    class Executor(AgentExecutor):
+        def __init__(self, desk: Desk) -> None:
+            self._desk = desk
+
+        async def execute(self, context: Any, event_queue: Any) -> None:
+            updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+            if context.current_task is None:
+                begun = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
+                await event_queue.enqueue_event(
+                    RemoteTask(id=context.task_id, context_id=context.context_id, status=begun)
+                )
+            try:
+                task = await self._task(context)
+            except Refused as error:
+                await updater.reject(_words(updater, str(error)))
+                return
+            while True:
+                item = await task.items.get()
+                await self._told(updater, item)
+                if item.kind != "words":
+                    break
+            if item.kind != "question":
+                self._desk.forget(context.task_id)
+
+        async def cancel(self, context: Any, event_queue: Any) -> None:
+            await self._desk.cancel(context.task_id)
+            await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+        async def _task(self, context: Any) -> Task:
+            text = _text(context)
+            known = self._desk.find(context.task_id)
+            if known is not None:
+                known.say(text)
+                return known
+            if context.current_task is not None:
+                raise Refused("this task is over; send a message without a task id")
+            return await self._desk.begin(context.task_id, context.context_id, text)
+
+        async def _told(self, updater: Any, item: Item) -> None:
+            said = _words(updater, item.text)
+            match item.kind:
+                case "words":
+                    await updater.start_work(said)
+                case "question":
+                    await updater.requires_input(said)
+                case "done":
+                    await updater.add_artifact([Part(text=item.text)], name="answer")
+                    await updater.complete()
+                case "failed":
+                    await updater.failed(said)
+                case "canceled":
+                    await updater.cancel(said)
+
+    def _words(updater: Any, text: str) -> Any:
+        return updater.new_agent_message([Part(text=text)])
+
+    return Executor
+
+
+def _text(context: Any) -> str:
+    """A message's texts, and its values as JSON."""
+    from google.protobuf.json_format import MessageToDict
+
+    found: list[str] = []
+    for part in context.message.parts if context.message else ():
+        if part.HasField("text"):
+            found.append(part.text)
+        elif part.HasField("data"):
+            found.append(json.dumps(MessageToDict(part.data)))
+        else:
+            found.append("[a file, which is not read]")
+    return "\n".join(found)

@@ -1,0 +1,253 @@
+"""The agent's methods: what an editor may ask of us, and the sessions it has open.
+
+Parameters are read strictly, from the JSON as it arrived: a folder or a server that silently went missing is not what the person asked
+for. What the protocol reserves for others (`_meta`) and what we do not know is passed over.
+
+Files and terminals of the editor (`fs/*`, `terminal/*`) are not used, also where it offers them. They would be a second way to files
+and programs, past the workspace, its lists of secret names, the sandbox and the copies that a rewind needs. The price: text that
+was typed in the editor and not saved is not seen; embed it in the prompt, or save.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ferrule._version import __version__
+from ferrule.core.errors import ConfigError, FerruleError, SessionNotFound
+from ferrule.runtime.assemble import journal
+
+from .conversation import Busy, Conversation, Editor, begin
+from .history import find, listed, put_away
+from .mcp_servers import entries_of
+from .peer import INTERNAL, Refused
+from .prompts import message_of
+
+VERSION = 1
+"""Of the protocol."""
+SESSIONS = 256
+"""Open at a time."""
+
+Method = Callable[["Agent", Mapping[str, Any]], Awaitable[Any]]
+
+METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST = -32601, -32602, -32600
+RESOURCE_NOT_FOUND = -32002
+
+
+class Agent:
+    """One connection's. `options` are those of the command line."""
+
+    def __init__(self, options: Mapping[str, Any], editor: Editor) -> None:
+        self._options = options
+        self._editor = editor
+        self._open: dict[str, Conversation] = {}
+        self._opening = asyncio.Lock()
+        self._begun = False
+
+    async def handle(self, method: str, params: object) -> Any:
+        """Answer a request or take a notification. Raises Refused."""
+        known = _METHODS.get(method)
+        if known is None:
+            raise Refused(METHOD_NOT_FOUND, f"there is no method `{method[:80]}`")
+        if params is not None and not isinstance(params, dict):
+            raise Refused(INVALID_PARAMS, "`params` must be an object")
+        if not self._begun and method != "initialize":
+            raise Refused(INVALID_REQUEST, "`initialize` comes first")
+        try:
+            return await known(self, cast("dict[str, Any]", params or {}))
+        except SessionNotFound as error:
+            raise Refused(RESOURCE_NOT_FOUND, error.detail) from error
+        except Busy as error:
+            raise Refused(INVALID_REQUEST, error.detail) from error
+        except ConfigError as error:
+            raise Refused(INVALID_PARAMS, error.detail, _about(error)) from error
+        except FerruleError as error:
+            raise Refused(INTERNAL, error.detail, _about(error)) from error
+
+    async def close(self) -> None:
+        """End everything that is at work and give it back."""
+        async with self._opening:
+            left, self._open = list(self._open.values()), {}
+            await asyncio.gather(*(one.close() for one in left))
+
+    # ---- the connection
+
+    async def initialize(self, params: Mapping[str, Any]) -> Any:
+        """The version that we speak, whatever was asked for: an editor that does not speak it hangs up."""
+        asked = params.get("protocolVersion")
+        if type(asked) is not int or not 0 <= asked <= 65535:
+            raise ConfigError("`protocolVersion` must be a number")
+        self._begun = True
+        return {
+            "protocolVersion": VERSION,
+            "agentInfo": {"name": "ferrule", "title": "Ferrule", "version": __version__},
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": True, "sse": True},
+                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+            },
+            "authMethods": [],
+        }
+
+    async def authenticate(self, params: Mapping[str, Any]) -> Any:
+        """There is nothing to sign in to: keys of models are the person's settings."""
+        return {}
+
+    # ---- sessions
+
+    async def new(self, params: Mapping[str, Any]) -> Any:
+        """`session/new`."""
+        conversation = await self._begin(params)
+        return {"sessionId": conversation.session.id, **conversation.state()}
+
+    async def load(self, params: Mapping[str, Any]) -> Any:
+        """`session/load`: what was said, told again, then the state."""
+        conversation = await self._again(params)
+        await conversation.replay()
+        return conversation.state()
+
+    async def resume(self, params: Mapping[str, Any]) -> Any:
+        """`session/resume`: as load, and the editor knows what was said."""
+        conversation = await self._again(params)
+        conversation.catch_up()
+        return conversation.state()
+
+    async def list(self, params: Mapping[str, Any]) -> Any:
+        """`session/list`."""
+        cwd, cursor = params.get("cwd"), params.get("cursor")
+        return listed(None if cwd is None else folder_of(params), _optional(cursor, "cursor"))
+
+    async def close_session(self, params: Mapping[str, Any]) -> Any:
+        """`session/close`: the session ends here, and stays in the journal."""
+        await self._close(self._found(params))
+        return {}
+
+    async def delete(self, params: Mapping[str, Any]) -> Any:
+        """`session/delete`. See `history` for what that means."""
+        session = _text(params, "sessionId")
+        if (known := self._open.get(session)) is not None:
+            begun = known.session.driver.log.begun
+            await self._close(known)
+            if not begun:
+                return {}
+        return {"_meta": {"ferrule/archive": str(put_away(session))}}
+
+    async def _close(self, conversation: Conversation) -> None:
+        self._open.pop(conversation.session.id, None)
+        await conversation.close()
+
+    async def _begin(self, params: Mapping[str, Any], session_id: str | None = None) -> Conversation:
+        folder, servers = folder_of(params), entries_of(params.get("mcpServers"))
+        if params.get("additionalDirectories"):
+            raise ConfigError("this agent works in one folder: `additionalDirectories` is not supported")
+        if len(self._open) >= SESSIONS:
+            raise ConfigError(f"{SESSIONS} sessions are open; close one")
+        conversation = await begin(
+            self._options, self._editor, folder=folder, servers=servers, session_id=session_id
+        )
+        self._open[conversation.session.id] = conversation
+        return conversation
+
+    async def _again(self, params: Mapping[str, Any]) -> Conversation:
+        """The session of an earlier time. One that is open here is begun anew, so that what is told is what the journal holds."""
+        session, folder = _text(params, "sessionId"), folder_of(params)
+        async with self._opening:
+            if (known := self._open.get(session)) is not None:
+                if known.busy:
+                    raise Busy("this session works on a prompt; wait for it, or cancel it")
+                await self._close(known)
+            with journal() as store:
+                info = find(store, session)
+            if info.workspace != folder:
+                raise ConfigError(
+                    f"this session worked in `{info.workspace}`, and `cwd` is another folder",
+                    hint="open it with the folder that `session/list` names",
+                )
+            return await self._begin(params, session)
+
+    def _found(self, params: Mapping[str, Any]) -> Conversation:
+        session = _text(params, "sessionId")
+        if session not in self._open:
+            raise SessionNotFound(f"no session `{session[:80]}` is open here; load it")
+        return self._open[session]
+
+    # ---- a session
+
+    async def prompt(self, params: Mapping[str, Any]) -> Any:
+        """`session/prompt`."""
+        conversation = self._found(params)
+        return await conversation.prompt(message_of(params.get("prompt")))
+
+    async def cancel(self, params: Mapping[str, Any]) -> Any:
+        """`session/cancel`: a notification, so that a session that is not there is nobody's error."""
+        if (known := self._open.get(str(params.get("sessionId")))) is not None:
+            known.cancel()
+
+    async def set_mode(self, params: Mapping[str, Any]) -> Any:
+        """`session/set_mode`."""
+        conversation = self._found(params)
+        conversation.set_mode(_text(params, "modeId"))
+        await conversation.outbox.drained()
+        return {}
+
+    async def set_option(self, params: Mapping[str, Any]) -> Any:
+        """`session/set_config_option`: `mode` or `model`."""
+        conversation, option, value = self._found(params), _text(params, "configId"), _text(params, "value")
+        if option == "mode":
+            conversation.set_mode(value)
+        elif option == "model":
+            await conversation.set_model(value)
+        else:
+            raise ConfigError(f"there is no option `{option[:40]}`")
+        await conversation.outbox.drained()
+        return {"configOptions": conversation.options()}
+
+
+_METHODS: dict[str, Method] = {
+    "initialize": Agent.initialize,
+    "authenticate": Agent.authenticate,
+    "session/new": Agent.new,
+    "session/load": Agent.load,
+    "session/resume": Agent.resume,
+    "session/list": Agent.list,
+    "session/close": Agent.close_session,
+    "session/delete": Agent.delete,
+    "session/prompt": Agent.prompt,
+    "session/cancel": Agent.cancel,
+    "session/set_mode": Agent.set_mode,
+    "session/set_config_option": Agent.set_option,
+}
+
+
+def folder_of(params: Mapping[str, Any]) -> str:
+    """`cwd` without links in its path. Raises ConfigError unless it is the absolute path of a folder."""
+    given = _text(params, "cwd")
+    if "\0" in given or not Path(given).is_absolute():
+        raise ConfigError("`cwd` must be an absolute path")
+    try:
+        found = Path(given).resolve(strict=True)
+        if found.is_dir():
+            return str(found)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"`cwd`: there is no folder `{given[:200]}`") from error
+    raise ConfigError(f"`cwd`: `{given[:200]}` is not a folder")
+
+
+def _text(params: Mapping[str, Any], name: str) -> str:
+    value = params.get(name)
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"`{name}` must be a text")
+    return value
+
+
+def _optional(value: object, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"`{name}` must be a text")
+    return value
+
+
+def _about(error: FerruleError) -> dict[str, Any]:
+    return {"code": error.code, "hint": error.hint} if error.hint else {"code": error.code}

@@ -1,0 +1,143 @@
+"""A call as an editor shows it: its kind, a title, the files it is about, its arguments.
+
+Everything here is read from the tool's definition and the call's arguments; nothing is looked up on the disk. Titles and
+fenced texts hold words of strangers: they are shown as data, on one line or between marks that they cannot close.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ferrule.core.calls import Call, Result, compact
+from ferrule.core.errors import ToolFailed
+from ferrule.core.invisible_characters import exact, visible
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.tools.definition import SideEffect, Tool
+
+_KINDS = {
+    "delete_path": "delete",
+    "move_path": "move",
+    "search_files": "search",
+    "tool_search": "search",
+    "add_task": "think",
+    "list_tasks": "think",
+    "update_task": "think",
+}
+"""Tools that ship whose kind their side effect does not say."""
+_EFFECTS = {
+    SideEffect.READ: "read",
+    SideEffect.WRITE: "edit",
+    SideEffect.EXECUTE: "execute",
+    SideEffect.UNDECLARED: "other",
+    SideEffect.EXTERNAL: "other",
+    SideEffect.NONE: "other",
+}
+_LINES = ("line_start", "line")
+"""Parameters that say at which line of the file."""
+TITLE = 120
+SHOWN = 20_000
+"""Characters of a title, and of a result's text."""
+
+
+def kind_of(tool: Tool | None) -> str:
+    """`read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch` or `other`."""
+    if tool is None:
+        return "other"
+    if tool.known_as in _KINDS:
+        return _KINDS[tool.known_as]
+    kinds = {touch.kind for touch in tool.touches.values()}
+    if "url" in kinds or (tool.side_effect is SideEffect.EXTERNAL and tool.source == "http"):
+        return "fetch"
+    return _EFFECTS.get(tool.side_effect, "other")
+
+
+def arguments_of(call: Call) -> dict[str, Any] | None:
+    """The arguments as an object; None where they are none."""
+    try:
+        found: Any = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def raw_input(call: Call) -> Any:
+    """The arguments for `rawInput`: an object, also where the model sent something else."""
+    found = arguments_of(call)
+    return {"arguments": call.arguments} if found is None else found
+
+
+def title_of(call: Call, tool: Tool | None) -> str:
+    """`edit_file note.txt`: the tool, and what it is about in back-ticks, on one line."""
+    about = ""
+    for subject in _subjects(tool, arguments_of(call) or {}):
+        words = " ".join(subject) if isinstance(subject, tuple) else subject
+        about = " ".join(exact(words).split()).replace("`", "'")
+        break
+    if len(about) > TITLE:
+        about = f"{about[:TITLE]}…"
+    name = " ".join(exact(call.tool).split())[:TITLE]
+    return f"{name} `{about}`" if about else name
+
+
+def _subjects(tool: Tool | None, values: Mapping[str, Any]) -> list[str | tuple[str, ...]]:
+    """What it touches, a command before the folder that it starts in."""
+    if tool is None:
+        return []
+    found = [one for one in tool.subjects(values) if one.kind != "variables"]
+    return [one.value for one in sorted(found, key=lambda one: one.kind != "command") if one.value]
+
+
+def locations_of(call: Call, tool: Tool | None, workspace: Workspace | None) -> list[dict[str, Any]]:
+    """The files that the arguments name, as absolute paths, with the line where one is named. What lies outside is left out."""
+    values = arguments_of(call) or {}
+    if tool is None or workspace is None:
+        return []
+    line = next((values[name] for name in _LINES if type(values.get(name)) is int and values[name] > 0), None)
+    found: list[dict[str, Any]] = []
+    for subject in tool.subjects(values):
+        if subject.kind not in ("read", "write") or not isinstance(subject.value, str):
+            continue
+        path = absolute(workspace, subject.value)
+        if path is not None:
+            found.append({"path": path} if line is None else {"path": path, "line": line})
+    return found
+
+
+def absolute(workspace: Workspace, path: str) -> str | None:
+    """The absolute path of what a model named; None for what lies outside or is no path."""
+    try:
+        return str(Path(workspace.root) / workspace.name(path))
+    except ToolFailed:
+        return None
+
+
+def text_content(text: str) -> dict[str, Any]:
+    """A text of a tool as content of a call: fenced, because editors read Markdown, and bounded."""
+    cut = f"\n… {len(text) - SHOWN} more characters" if len(text) > SHOWN else ""
+    return {"type": "content", "content": {"type": "text", "text": fenced(text[:SHOWN] + cut)}}
+
+
+def fenced(text: str) -> str:
+    """The text between marks that it cannot close, what cannot be seen spelled out."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    mark = "`" * (longest + 1)
+    return f"{mark}\n{visible(text).rstrip()}\n{mark}"
+
+
+def result_text(result: Result) -> str:
+    """What a person reads of a result: its value, or why there is none."""
+    if result.success:
+        return result.data if isinstance(result.data, str) else compact(result.data)
+    return f"{result.error_type}: {result.error_message or ''}"
+
+
+def raw_output(result: Result) -> dict[str, Any]:
+    """For `rawOutput`: the result object, without the data where that is text, which is shown as content."""
+    shape = result.envelope()
+    if isinstance(shape["data"], str):
+        del shape["data"]
+    return shape

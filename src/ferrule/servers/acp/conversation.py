@@ -1,0 +1,289 @@
+"""A session of the editor's: an assembly of its own for its folder, one prompt at a time, and whoever is asked.
+
+A prompt is a run. It ends with a stop reason, or with an error where the model could not be had. Cancelling ends the run: programs with
+all that they started, questions that nobody answered, every open call with a result in the journal. A limit is told in words as well,
+because the protocol's reasons name only some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ferrule.core.errors import ConfigError, FerruleError, LimitReached, ProviderError, RunCancelled
+from ferrule.core.events import ModelAnswered, Usage
+from ferrule.engine.live_events import Live, Progress
+from ferrule.engine.session import RunResult, Session
+from ferrule.permissions.approvals import AllowThese, Approver
+from ferrule.permissions.redaction import Redactor
+from ferrule.runtime.assemble import Assembly, assemble, person
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.locations import artifacts_at
+
+from .diffs import Kept
+from .outbox import Outbox, Update
+from .permission import EditorApprover
+from .session_options import chosen_mode, config_options, mode_state, models_of
+from .session_updates import Telling
+
+_CHUNK = 100
+"""Updates of a loaded session that wait to be written at the most."""
+
+
+class Editor(Protocol):
+    """The other side of the connection. Both raise ConnectionError once it is gone, and `request` FerruleError for an error."""
+
+    async def update(self, session: str, update: Update) -> None:
+        """Tell of a session."""
+        ...
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Ask, and wait for the result."""
+        ...
+
+
+class Busy(ConfigError):
+    """A session works on one prompt at a time."""
+
+    code = "busy"
+
+
+class Conversation:
+    """One session. Made by `begin`; `close` gives everything back."""
+
+    def __init__(self, assembly: Assembly, session: Session, editor: Editor, notices: list[str]) -> None:
+        self.assembly = assembly
+        self.session = session
+        self.outbox = Outbox(lambda update: editor.update(session.id, dict(update)))
+        self._notices = notices
+        self._loop = asyncio.get_running_loop()
+        self._last: ModelAnswered | None = None
+        self._turn: asyncio.Task[dict[str, Any]] | None = None
+        self._stopped, self._said = False, 0
+        agent, settings = assembly.agent, assembly.settings
+        where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
+        scope = Scope.of(session.driver.log.identity)
+        kept = Kept(artifacts_at(where, max_bytes=most, days=days), scope, agent.workspace)
+        catalog = session.driver.dispatcher.catalog
+        self._telling = Telling(catalog.get, agent.workspace, kept, Redactor.of_process(os.environ))
+        session.driver.log.observer = self._see
+
+    @property
+    def busy(self) -> bool:
+        """Whether it works on a prompt."""
+        return self._turn is not None
+
+    @property
+    def mode(self) -> str:
+        """The gate's mode."""
+        return str(self.session.driver.dispatcher.gate.mode)
+
+    def state(self) -> dict[str, Any]:
+        """Modes and options, as opening a session answers them; notices in `_meta`."""
+        settings = self.assembly.settings
+        shape: dict[str, Any] = {
+            "modes": mode_state(settings, self.mode),
+            "configOptions": self.options(),
+        }
+        return {**shape, "_meta": {"ferrule/notices": list(self._notices)}} if self._notices else shape
+
+    def options(self) -> list[dict[str, Any]]:
+        """The configuration options with their values."""
+        return config_options(self.assembly.settings, self.mode, self.session.model)
+
+    # ---- a prompt
+
+    async def prompt(self, text: str) -> dict[str, Any]:
+        """Work a message to its end; the protocol's answer. Raises Busy, and ConfigError and ProviderError of the run."""
+        if self._turn is not None:
+            raise Busy("this session works on a prompt; wait for it, or cancel it")
+        self._stopped = False
+        turn = self._turn = asyncio.create_task(self._work(text), name=f"acp prompt {self.session.id}")
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not self._stopped or not turn.cancelled():
+                raise
+            return {"stopReason": "cancelled"}
+        finally:
+            self._turn = None
+            await self.outbox.drained()
+
+    def cancel(self) -> None:
+        """End the prompt that is worked on, if one is. Once: a second stop would reach into the settling of the first."""
+        if self._turn is not None and not self._stopped:
+            self._stopped = True
+            self._turn.cancel()
+
+    async def _work(self, text: str) -> dict[str, Any]:
+        if self._telling.window is None:
+            self._telling.window = await self._window()
+        self._tell_notices()
+        self._last = None
+        try:
+            result = await self.session.run(text)
+        except RunCancelled:
+            return {"stopReason": "cancelled"}
+        except LimitReached as error:
+            self._say(f"{error.detail}. The session is kept; the next message goes on from here.")
+            reason = "max_tokens" if error.limit == "max_tokens" else "max_turn_requests"
+            return {"stopReason": reason}
+        except ProviderError as error:
+            if error.code != "content_filter":
+                raise
+            return {"stopReason": "refusal"}
+        answer: dict[str, Any] = {"stopReason": self._reason(result)}
+        # A provider that counts nothing has not used nothing.
+        return {**answer, "usage": _usage(result.usage)} if result.usage.input else answer
+
+    def _reason(self, result: RunResult) -> str:
+        if result.missing:
+            names = ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in result.missing)
+            self._say(f"Not done: {names} never succeeded.")
+        if result.stop == "limit":
+            return "max_turn_requests"
+        stop = self._last.stop if self._last is not None else "end"
+        return "max_tokens" if stop == "length" else "end_turn"
+
+    async def _window(self) -> int | None:
+        """The model's window, for usage: asked once. The run itself asks again and says what is wrong with the model."""
+        settings = self.assembly.settings
+        known = settings.for_model(self.session.model).num_ctx
+        try:
+            return known or (await self.assembly.agent.wire.capabilities()).context
+        except FerruleError:
+            return None
+
+    def _see(self, item: Live) -> None:
+        if isinstance(item, Progress):
+            # The one thing that a handler may say from a thread of its own.
+            self._loop.call_soon_threadsafe(self._tell, item)
+            return
+        if isinstance(item, ModelAnswered):
+            self._last = item
+        self._tell(item)
+
+    def _tell(self, item: Live) -> None:
+        try:
+            for update in self._telling.live(item):
+                self.outbox.put(update)
+        except Exception as error:  # noqa: BLE001  boundary: what cannot be shown must not end the run; that it is missing is said
+            self._say(f"Something that happened cannot be shown: {type(error).__name__}: {error}")
+
+    def _tell_notices(self) -> None:
+        said, self._notices = self._notices, []
+        if said:
+            self._say("\n".join(f"- {one}" for one in said))
+
+    def _say(self, text: str) -> None:
+        """Words of Ferrule's own, in a message of their own: they are not the model's, and no journal has them."""
+        self._said += 1
+        self.outbox.put({
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": f"**Ferrule**\n\n{text}\n\n"},
+            "messageId": f"ferrule-{self._said}",
+        })  # fmt: skip
+
+    # ---- choices
+
+    def set_mode(self, mode: str) -> None:
+        """Another mode from the next call on. Raises ConfigError."""
+        driver = self.session.driver
+        chosen = chosen_mode(self.assembly.settings, self.mode, mode)
+        driver.dispatcher.gate = driver.dispatcher.gate.with_mode(chosen)
+        driver.log.notice("mode", f"set to {chosen}")
+        self.outbox.put({"sessionUpdate": "current_mode_update", "currentModeId": chosen})
+        self.outbox.put({"sessionUpdate": "config_option_update", "configOptions": self.options()})
+
+    async def set_model(self, model: str) -> None:
+        """Another model from the next prompt on. Raises Busy, ConfigError, ProviderError."""
+        if self.busy:
+            raise Busy("the model cannot change while it works on a prompt")
+        if model not in models_of(self.assembly.settings, self.session.model):
+            raise ConfigError(
+                f"`{model[:80]}` is not among this session's models", hint="name it in your settings"
+            )
+        await self.assembly.change_model(model, self.session)
+        self.session.driver.log.notice("model", f"changed to {model}")
+        self._telling.window = None
+
+    # ---- the whole of it
+
+    def catch_up(self) -> None:
+        """Know what the journal holds of this session, so that what comes is counted on from there."""
+        for record in self.assembly.agent.journal.records(self.session.id):
+            self._telling.recorded(record.event)
+
+    async def replay(self) -> None:
+        """Tell the editor what the journal holds of this session, from its beginning."""
+        journal = self.assembly.agent.journal
+        waiting = 0
+        for record in journal.records(self.session.id):
+            for update in self._telling.recorded(record.event):
+                self.outbox.put(update)
+                waiting += 1
+            if waiting >= _CHUNK:
+                waiting = 0
+                await self.outbox.drained()
+        for update in self._telling.left_open():
+            self.outbox.put(update)
+        await self.outbox.drained()
+
+    async def close(self) -> None:
+        """End what is at work, settled and journaled, and give everything back."""
+        self.cancel()
+        if self._turn is not None:
+            await asyncio.wait([self._turn])
+        await self.assembly.close(self.session, strict=False)
+
+
+async def begin(
+    options: Mapping[str, Any],
+    editor: Editor,
+    *,
+    folder: str,
+    servers: Mapping[str, Any],
+    session_id: str | None = None,
+) -> Conversation:
+    """A new conversation in a folder, or the one of that id. Raises ConfigError, SessionNotFound, JournalError."""
+    notices: list[str] = []
+    assembly = assemble({**options, "workspace": folder}, notice=notices.append, mcp_servers=servers)
+    try:
+        session = assembly.open(session_id)
+    except BaseException:  # what was assembled is nobody's then
+        await assembly.close(strict=False)
+        raise
+    conversation = Conversation(assembly, session, editor, notices)
+    asks = EditorApprover(
+        session.id,
+        lambda params: _asked(conversation, editor, params),
+        user=person(),
+        workspace=assembly.agent.workspace,
+    )
+    yes_to = tuple(options.get("yes_to") or ())
+    approver: Approver = AllowThese(yes_to, asks) if yes_to else asks
+    assembly.agent.approver = approver
+    session.ask_with(approver)
+    return conversation
+
+
+async def _asked(conversation: Conversation, editor: Editor, params: Mapping[str, Any]) -> Any:
+    """The editor's answer. An editor that is gone answers nothing: its sessions are being ended, and so is this question."""
+    await conversation.outbox.drained()
+    try:
+        return await editor.request("session/request_permission", params)
+    except ConnectionError:
+        return await asyncio.get_running_loop().create_future()
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    return {
+        "totalTokens": usage.input + usage.output,
+        "inputTokens": usage.input,
+        "outputTokens": usage.output,
+        "cachedReadTokens": usage.cached,
+        "cachedWriteTokens": usage.written,
+        "thoughtTokens": usage.reasoning,
+    }

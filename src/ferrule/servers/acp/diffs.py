@@ -1,0 +1,94 @@
+"""Diffs of the editing tools: the text before a call and the text after it, by the very function that the tool applies.
+
+Before a call runs, the text before is the file. Afterwards it is the copy that was kept for rewinding (`engine.rewind.file_copies`), named in the
+journal by its hash: so a diff is the same while it happens and when a session is loaded. Where no copy was kept, or it is older
+than the person keeps artifacts, there is no diff and the call's words stand alone. Other tools that write have none either:
+what they would make of a file is not known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.events import FilesSeen
+from ferrule.engine.rewind.file_copies import NOTHING
+from ferrule.permissions.filesystem.workspace import Workspace, check_text
+from ferrule.storage.artifacts.store import ArtifactStore, Scope
+from ferrule.toolkits.files import edits, lines, tools
+from ferrule.tools.definition import Tool
+
+LARGEST = 512 * 1024
+"""Characters before and after together; a larger diff is not sent."""
+
+_CHANGES: dict[Callable[..., Any], Callable[[Mapping[str, Any]], edits.Change]] = {
+    tools.write_file.handler: edits.content,
+    tools.edit_file.handler: edits.exchange,
+    tools.replace_lines.handler: edits.line_replacement,
+    tools.insert_lines.handler: edits.line_insertion,
+}
+"""By handler: a file's tool that took one of these names is another tool."""
+
+
+def ahead(tool: Tool, values: Mapping[str, Any], workspace: Workspace | None) -> dict[str, Any] | None:
+    """The diff of a call that has not run yet, as content of a call; None where there is none. Reads the file through the workspace."""
+    if workspace is None or tool.handler not in _CHANGES:
+        return None
+    path = str(values.get("path", ""))
+    try:
+        before = lines.decode(workspace.read(path)) if edits.exists(workspace, path) else None
+    except (ToolFailed, OSError):
+        return None
+    return _diff(tool, values, workspace, before)
+
+
+class Kept:
+    """Diffs of calls that have run, from the copies that were kept for rewinding."""
+
+    def __init__(self, store: ArtifactStore, scope: Scope, workspace: Workspace | None) -> None:
+        self._store = store
+        self._scope = scope
+        self._workspace = workspace
+
+    def diff(self, tool: Tool, values: Mapping[str, Any], seen: FilesSeen | None) -> dict[str, Any] | None:
+        """The diff of a call as it was found before it ran; None where nothing was kept."""
+        if self._workspace is None or seen is None or tool.handler not in _CHANGES:
+            return None
+        try:
+            name = self._workspace.name(str(values.get("path", "")))
+            state = dict(zip(seen.paths, seen.states, strict=False)).get(name)
+            if state is None or (state != NOTHING and not state.startswith("file:")):
+                return None
+            before = None if state == NOTHING else self._text(state.removeprefix("file:"))
+        except (ToolFailed, FerruleError, OSError):
+            return None
+        return _diff(tool, values, self._workspace, before)
+
+    def _text(self, digest: str) -> str:
+        artifact = self._store.find(self._scope, f"art-{digest}")
+        data = self._store.read(self._scope, artifact.reference, 0, artifact.size)
+        check_text(data, "the file")
+        return lines.decode(data)
+
+
+def _diff(
+    tool: Tool, values: Mapping[str, Any], workspace: Workspace, before: str | None
+) -> dict[str, Any] | None:
+    try:
+        name = workspace.name(str(values["path"]))
+        after, _ = _CHANGES[tool.handler](values)(before or "", name)
+    except (ToolFailed, LookupError, TypeError, ValueError):
+        # Boundary of a look ahead: a call that would fail has no diff, and its result will say why.
+        return None
+    if after == before or len(before or "") + len(after) > LARGEST:
+        return None
+    shown: dict[str, Any] = {"type": "diff", "path": str(workspace.root / name), "newText": after}
+    return shown if before is None else {**shown, "oldText": before}
+
+
+def first_line(diff: Mapping[str, Any]) -> int:
+    """The first line, from 1, in which before and after differ."""
+    before, after = str(diff.get("oldText") or "").split("\n"), str(diff["newText"]).split("\n")
+    pairs = enumerate(zip(before, after, strict=False), 1)
+    return next((number for number, (old, new) in pairs if old != new), min(len(before), len(after)))

@@ -1,0 +1,77 @@
+"""Sessions of the journal as editors list them, and what deleting one means here.
+
+Deleting moves a session out of the journal into an archive file beside it (`storage.export.archive`), and the journal keeps a record of that: a
+journal that could be made to forget would prove nothing. So the session is gone from every list, and its file is the
+person's to remove. What sub-agents did in its runs, and artifacts, stay until they are archived or expire.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ferrule.core.errors import ConfigError, SessionNotFound
+from ferrule.core.events import SessionOpened
+from ferrule.runtime.assemble import journal, journal_file, person
+from ferrule.storage.audit.verification import ARCHIVED
+from ferrule.storage.export.archive import archive
+from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.journal.sqlite import Journal
+
+TENANT = "local"
+PAGE = 50
+MOST = 1000
+"""Sessions that are looked at for a list, newest first."""
+
+
+def listed(cwd: str | None, cursor: str | None) -> dict[str, Any]:
+    """A page of `session/list`. Raises ConfigError for a cursor from elsewhere."""
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 6):
+        raise ConfigError("`cursor` must be one that a list came with")
+    start = int(cursor or 0)
+    where = None if cwd is None else str(Path(cwd).resolve())
+    with journal() as store:
+        found = [
+            info for info in store.sessions(tenant=TENANT, user=person(), limit=MOST)
+            if not info.session.startswith(ARCHIVED) and where in (None, info.workspace)
+        ]  # fmt: skip
+        own = (info for info in found[start:] if _own(store, info.session))
+        page = list(islice(own, PAGE))
+    shape: dict[str, Any] = {"sessions": [_shown(info) for info in page]}
+    if len(page) == PAGE:
+        shape["nextCursor"] = str(found.index(page[-1]) + 1)
+    return shape
+
+
+def _own(store: Journal, session: str) -> bool:
+    """Whether a person talks in it: not one that an agent opened for a sub-agent."""
+    first = next(iter(store.records(session)), None)
+    return first is not None and isinstance(first.event, SessionOpened) and not first.event.parent
+
+
+def _shown(info: SessionInfo) -> dict[str, Any]:
+    last = datetime.fromtimestamp(info.last / 1000, UTC).isoformat(timespec="seconds")
+    shown = {"sessionId": info.session, "cwd": info.workspace, "updatedAt": last}
+    return {**shown, "title": info.question} if info.question else shown
+
+
+def find(store: Journal, session: str) -> SessionInfo:
+    """The session of exactly this id. Raises SessionNotFound: the beginning of an id, which people may type, names none here."""
+    info = store.find(session, tenant=TENANT, user=person())
+    if info.session != session:
+        raise SessionNotFound(f"no session `{session[:80]}`")
+    return info
+
+
+def put_away(session: str) -> Path:
+    """Move a closed session into an archive file; where that is. Raises SessionNotFound, ConfigError, JournalError."""
+    with journal_file() as store:
+        find(store, session)
+        folder = (store.path or Path.cwd() / "journal.db").parent / "archives"
+        done = archive(store, [session], folder / f"{session}-{time.time_ns()}.jsonl.gz")
+        if done.kept:
+            raise ConfigError(f"the session stays where it is: {done.kept[session]}")
+        return done.file

@@ -1,0 +1,87 @@
+"""From a prompt's blocks to the message of a run: text as it is, context between marks, links by name.
+
+A resource that the editor embeds is read by the model as context, framed as data: the person chose to send it, not what it
+says. A link is named and not opened: the model may read it with a tool, if the rules let it. Pictures and sound are refused, because no
+wire of ours carries them yet; the capabilities said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.invisible_characters import visible
+
+LONGEST = 4 << 20
+"""Characters of a message."""
+
+
+def message_of(blocks: object) -> str:
+    """The message. Raises ConfigError for what cannot be read."""
+    if not isinstance(blocks, list):
+        raise ConfigError("`prompt` must be a list of content blocks")
+    parts = [_part(block) for block in cast("list[object]", blocks)]
+    text = "".join(parts).strip()
+    if not text:
+        raise ConfigError("the prompt is empty")
+    if len(text) > LONGEST:
+        raise ConfigError(f"the prompt has {len(text)} characters; the most is {LONGEST}")
+    # Halves of characters, which JSON can hold, are none in UTF-8.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _part(block: object) -> str:
+    fields = _mapping(block, "a content block")
+    match fields.get("type"):
+        case "text":
+            return _text(fields, "text")
+        case "resource_link":
+            return _link(_text(fields, "uri"), str(fields.get("name") or ""))
+        case "resource":
+            return _embedded(_mapping(fields.get("resource"), "`resource`"))
+        case "image" | "audio" as kind:
+            raise ConfigError(f"this agent takes no {kind}: the models are sent text only")
+        case other:
+            raise ConfigError(f"there is no content of the type {str(other)[:40]!r}")
+
+
+def _embedded(resource: Mapping[str, Any]) -> str:
+    uri = _text(resource, "uri")
+    if "text" not in resource:
+        raise ConfigError(f"the resource `{visible(uri)[:200]}` holds no text, and only text can be read")
+    text = _text(resource, "text").replace("</editor-context", "<\\/editor-context")
+    return f'\n<editor-context source="{_named(uri)}">\n{text}\n</editor-context>\n'
+
+
+def _link(uri: str, name: str) -> str:
+    return f"[{_quoted(name) or 'link'}: {_named(uri)}]"
+
+
+def _named(uri: str) -> str:
+    """A file by its path, everything else by its address; on one line, without the quotes that would end it."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return _quoted(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return _quoted(uri)
+    return _quoted(f"{unquote(parts.path)}#{parts.fragment}" if parts.fragment else unquote(parts.path))
+
+
+def _quoted(text: str) -> str:
+    return " ".join(visible(text).split()).replace('"', "'")[:1000]
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} must be an object")
+    return cast("dict[str, Any]", value)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise ConfigError(f"`{name}` must be a text")
+    return value

@@ -1,0 +1,78 @@
+"""What a person may change of a session from the editor: its mode, and its model.
+
+The modes are the gate's. `bypassPermissions` is among them only where the person's own settings (or the command line that the editor
+was given) chose it: no repository can, and no editor's menu should. Models are those that the person's settings name.
+Both are also told as configuration options, which newer editors show in place of modes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.gate import Mode, select_mode
+from ferrule.storage.settings.settings import Settings
+
+_MODES: dict[Mode, tuple[str, str]] = {
+    "default": ("Ask", "Asks before anything that is not safe."),
+    "acceptEdits": ("Accept edits", "Edits files of the folder without asking; asks about the rest."),
+    "plan": ("Plan", "Only reads; nothing is changed or run."),
+    "dontAsk": ("Don't ask", "What would be asked about is refused."),
+    "auto": ("Auto", "As accept edits."),
+    "bypassPermissions": ("Bypass permissions", "Nothing is asked about but critical risk; deny rules hold."),
+}
+_MODEL = re.compile(r"models\.([^.:]+:.+)\.[a-z_]+")
+
+
+def modes_of(settings: Settings, current: str) -> list[str]:
+    """The modes that a session can be put into."""
+    offered: list[str] = ["default", "acceptEdits", "plan", "dontAsk"]
+    return [mode for mode in _MODES if mode in (*offered, settings.mode, current)]
+
+
+def chosen_mode(settings: Settings, current: str, mode: str) -> Mode:
+    """The mode that was chosen. Raises ConfigError for one that this session does not have."""
+    if mode not in modes_of(settings, current):
+        raise ConfigError(f"this session has no mode `{mode[:40]}`", hint="choose one that it listed")
+    return select_mode(mode, "flags")
+
+
+def models_of(settings: Settings, current: str) -> list[str]:
+    """The models that a session can be given, its own first."""
+    named = [found[1] for key in settings.values if (found := _MODEL.fullmatch(key))]
+    return list(dict.fromkeys((current, settings.model, *sorted(named))))
+
+
+def mode_state(settings: Settings, current: str) -> dict[str, Any]:
+    """`modes` of a session."""
+    listed = [
+        {"id": mode, "name": name, "description": said}
+        for mode, (name, said) in _MODES.items()
+        if mode in modes_of(settings, current)
+    ]
+    return {"currentModeId": current, "availableModes": listed}
+
+
+def config_options(settings: Settings, mode: str, model: str) -> list[dict[str, Any]]:
+    """`configOptions` of a session."""
+    modes = [
+        {"value": one["id"], "name": one["name"], "description": one["description"]}
+        for one in mode_state(settings, mode)["availableModes"]
+    ]
+    models = [{"value": name, "name": name} for name in models_of(settings, model)]
+    return [
+        _select("mode", "Mode", mode, modes),
+        _select("model", "Model", model, models),
+    ]
+
+
+def _select(name: str, shown: str, current: str, options: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": shown,
+        "category": name,
+        "type": "select",
+        "currentValue": current,
+        "options": options,
+    }

@@ -1,0 +1,266 @@
+"""What happens in a session as `session/update`s: live events and records of the journal take the same way.
+
+So a session that is loaded is told as it was streamed, but for what no journal has: pieces (their text comes as a whole) and
+lines of progress. A live message of the person is not told: the editor has it.
+
+Ids are those of the journal, so that patching by id (version 2 of the protocol) is another name for what is sent here: a
+call has its call id, a message `user-N`, `thought-N` or `answer-N`, counted from the session's first event.
+
+What the machine answers by itself (a person's no, a bound, an end that came before the call) has no event: it is found by feeding the
+same events to a machine of our own, as the audit does.
+
+What tools were given and
+said goes through `permissions.redaction`, since editors keep conversations where they like; the model's words and diffs are as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ferrule.core.calls import Call, Result
+from ferrule.core.calls_in_flight import Slot, named
+from ferrule.core.events import (
+    CallEvaluated,
+    CallHooked,
+    ContextAdded,
+    DirectCall,
+    FilesSeen,
+    ModelAnswered,
+    ModelFailed,
+    Noticed,
+    NoticeGiven,
+    PersonAnswered,
+    RunStarted,
+)
+from ferrule.core.machine import Machine
+from ferrule.core.notices import PERSON
+from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.redaction import Redactor
+from ferrule.tools.context import ASIDE
+from ferrule.tools.definition import Tool
+
+from .call_updates import (
+    arguments_of,
+    kind_of,
+    locations_of,
+    raw_input,
+    raw_output,
+    result_text,
+    text_content,
+    title_of,
+)
+from .diffs import Kept, first_line
+from .outbox import Update
+from .plan import Plan
+
+PROGRESS = 2_000
+"""Characters of a running call's lines that are shown; older ones make room."""
+_OWN = (*ASIDE, "mode", "model")
+"""Topics of notices about what the person has just done themselves."""
+
+
+@dataclass(slots=True)
+class _Shown:
+    call: Call
+    tool: Tool | None
+    slot: Slot | None
+    told: str = ""
+    seen: FilesSeen | None = None
+
+
+class Telling:
+    """One session's. `find` gives a tool by its full name; `window` is the model's in tokens, None where nobody knows it."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Tool | None],
+        workspace: Workspace | None,
+        kept: Kept,
+        redactor: Redactor,
+    ) -> None:
+        self._find = find
+        self._workspace = workspace
+        self._kept = kept
+        self._redactor = redactor
+        self._plan = Plan()
+        self._machine = Machine()
+        self._calls: dict[str, _Shown] = {}
+        """Those that are not over."""
+        self._asked = self._answers = self._notices = 0
+        self._streamed: set[str] = set()
+        self.window: int | None = None
+        self._tell: dict[type, Callable[[Any], Iterator[Update]]] = {
+            TextDelta: self._text,
+            ReasoningDelta: self._reasoning,
+            Progress: self._progress,
+            ModelAnswered: self._answered,
+            ModelFailed: self._failed,
+            DirectCall: self._direct,
+            CallEvaluated: self._evaluated,
+            CallHooked: self._hooked,
+            PersonAnswered: self._person,
+            FilesSeen: self._files,
+            Noticed: self._notice,
+        }
+
+    def live(self, item: Live) -> list[Update]:
+        """What an editor is told of something that happens now."""
+        if isinstance(item, RunStarted | ContextAdded):
+            self._asked += 1
+        if not isinstance(item, TextDelta | ReasoningDelta | Progress):
+            if isinstance(item, ModelAnswered):
+                # As the machine names them: in old journals an id may be missing, or taken.
+                item = named(item, self._machine.ids, self._machine.round)
+            self._machine.feed(item)
+        tell = self._tell.get(type(item))
+        told = [] if tell is None else list(tell(item))
+        return [*told, *self._settled()] if self._calls else told
+
+    def recorded(self, item: Live) -> list[Update]:
+        """What an editor is told of an event of the journal: as when it happened, and the person's words."""
+        if isinstance(item, RunStarted | ContextAdded):
+            told = self.live(item)
+            return [*told, _chunk("user_message_chunk", item.text, f"user-{self._asked}")]
+        if isinstance(item, NoticeGiven) and item.source == PERSON:
+            told = self.live(item)
+            return [*told, _chunk("user_message_chunk", item.text, f"user-{self._asked}+")]
+        return self.live(item)
+
+    def left_open(self) -> list[Update]:
+        """The end of calls that the journal never saw the end of."""
+        said = "the process that ran this ended; what the call did is not known"
+        left, self._calls = self._calls, {}
+        return [_call_update(name, status="failed", content=[text_content(said)]) for name in left]
+
+    def _settled(self) -> Iterator[Update]:
+        for shown in [*self._calls.values()]:
+            if shown.slot is not None and shown.slot.result is not None:
+                yield from self._over(shown, shown.slot.result)
+
+    # ---- words
+
+    def _text(self, item: TextDelta) -> Iterator[Update]:
+        self._streamed.add("text")
+        yield _chunk("agent_message_chunk", item.text, f"answer-{self._answers + 1}")
+
+    def _reasoning(self, item: ReasoningDelta) -> Iterator[Update]:
+        self._streamed.add("reasoning")
+        yield _chunk("agent_thought_chunk", item.text, f"thought-{self._answers + 1}")
+
+    def _answered(self, item: ModelAnswered) -> Iterator[Update]:
+        if item.reasoning and "reasoning" not in self._streamed:
+            yield from self._reasoning(ReasoningDelta(item.reasoning))
+        if item.text and "text" not in self._streamed:
+            yield from self._text(TextDelta(item.text))
+        self._streamed.clear()
+        self._answers += 1
+        for call in item.calls:
+            yield self._begun(call)
+        used = item.usage.input + item.usage.output
+        if used and self.window:
+            yield {"sessionUpdate": "usage_update", "used": used, "size": self.window}
+
+    def _failed(self, item: ModelFailed) -> Iterator[Update]:
+        # What was streamed of an answer that never came stands as it is; the next one is told from its beginning.
+        self._streamed.clear()
+        yield from ()
+
+    def _notice(self, item: Noticed) -> Iterator[Update]:
+        if item.topic not in _OWN:
+            self._notices += 1
+            text = self._redactor.text(f"{item.topic}: {item.text}")
+            yield _chunk("agent_thought_chunk", f"{text}\n", f"notice-{self._notices}")
+
+    # ---- calls
+
+    def _direct(self, item: DirectCall) -> Iterator[Update]:
+        yield self._begun(item.call)
+
+    def _begun(self, call: Call) -> Update:
+        tool = self._find(call.tool)
+        self._calls[call.id] = _Shown(call, tool, self._machine.slot(call.id))
+        return {
+            "sessionUpdate": "tool_call",
+            "toolCallId": call.id,
+            "title": self._redactor.text(title_of(call, tool)),
+            "kind": kind_of(tool),
+            "status": "pending",
+            "locations": locations_of(call, tool, self._workspace),
+            "rawInput": self._redactor.value(raw_input(call)),
+        }
+
+    def _evaluated(self, item: CallEvaluated) -> Iterator[Update]:
+        if item.verdict == "allow":
+            yield from self._running(item.call_id)
+
+    def _hooked(self, item: CallHooked) -> Iterator[Update]:
+        shown = self._calls.get(item.call_id)
+        if shown is None or item.verdict != "change" or not item.arguments:
+            return
+        shown.call = Call(shown.call.id, shown.call.tool, item.arguments)
+        yield _call_update(
+            item.call_id,
+            title=self._redactor.text(title_of(shown.call, shown.tool)),
+            locations=locations_of(shown.call, shown.tool, self._workspace),
+            rawInput=self._redactor.value(raw_input(shown.call)),
+        )
+
+    def _person(self, item: PersonAnswered) -> Iterator[Update]:
+        if item.choice != "deny":
+            yield from self._running(item.call_id)
+
+    def _running(self, call_id: str) -> Iterator[Update]:
+        if call_id in self._calls:
+            yield _call_update(call_id, status="in_progress")
+
+    def _progress(self, item: Progress) -> Iterator[Update]:
+        shown = self._calls.get(item.call_id)
+        if shown is None:
+            return
+        shown.told = f"{shown.told}{item.text.rstrip()}\n"[-PROGRESS:]
+        yield _call_update(item.call_id, content=[text_content(self._redactor.text(shown.told))])
+
+    def _files(self, item: FilesSeen) -> Iterator[Update]:
+        if item.when == "before" and (shown := self._calls.get(item.call_id)) is not None:
+            shown.seen = item
+        yield from ()
+
+    def _over(self, shown: _Shown, result: Result) -> Iterator[Update]:
+        del self._calls[shown.call.id]
+        values = _checked(shown)
+        content = [text_content(self._redactor.text(result_text(result)))]
+        more: dict[str, Any] = {}
+        diff = None
+        if result.success and shown.tool is not None:
+            diff = self._kept.diff(shown.tool, values, shown.seen)
+        if diff is not None:
+            content.insert(0, diff)
+            more["locations"] = [{"path": diff["path"], "line": first_line(diff)}]
+        yield _call_update(
+            result.call_id,
+            status="completed" if result.success else "failed",
+            content=content,
+            rawOutput=self._redactor.value(raw_output(result)),
+            **more,
+        )
+        if (plan := self._plan.learn(shown.tool, values, result)) is not None:
+            yield plan
+
+
+def _checked(shown: _Shown) -> Mapping[str, Any]:
+    """The arguments as the handler got them."""
+    given = arguments_of(shown.call)
+    if given is None or shown.tool is None:
+        return {}
+    return shown.tool.arguments.check(given).values
+
+
+def _chunk(kind: str, text: str, message_id: str) -> Update:
+    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id}
+
+
+def _call_update(call_id: str, **changed: Any) -> Update:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **changed}

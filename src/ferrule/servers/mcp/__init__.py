@@ -1,0 +1,30 @@
+"""Tools for clients of the Model Context Protocol, in both versions of it, over standard streams and HTTP.
+
+Modules: `approvals`, `artifacts`, `blocks`, `client`, `command`, `handlers`, `http`, `offers`,
+`peer`, `requests`, `results`, `server`, `sessions`, `stdio`, `tool_list`.
+"""
+
+from .blocks import Block, audio, embedded, image, link, text
+from .client import Client, client_of, elicitation, roots, sampling
+from .offers import Offers, Prompt, PromptArgument, Resource, Template
+from .server import McpServer
+
+__all__ = [
+    "Block",
+    "Client",
+    "McpServer",
+    "Offers",
+    "Prompt",
+    "PromptArgument",
+    "Resource",
+    "Template",
+    "audio",
+    "client_of",
+    "elicitation",
+    "embedded",
+    "image",
+    "link",
+    "roots",
+    "sampling",
+    "text",
+]

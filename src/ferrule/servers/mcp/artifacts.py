@@ -1,0 +1,107 @@
+"""Large results as resources: `ferrule-artifact:///art-…`, read in parts, by whom they belong to.
+
+    ferrule-artifact:///art-<hash>?offset=BYTE&size=BYTES
+
+Reading one is a call of `artifact_fetch`, through the same gate and into the same journal, in the client's own session: what the rules refuse there
+is refused here, and the artifacts of another session are as unknown as those that never were. A part says in `_meta` how large the whole is and
+the address of the next part (`ferrule/next`).
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ferrule.core.calls import ErrorType, Result
+from ferrule.engine.threads import run_blocking
+from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, Scope
+
+from .blocks import Block, link
+from .sessions import Visit
+
+SCHEME = "ferrule-artifact"
+READER = "artifact_fetch"
+LISTED = 100
+SIZE = 16_384
+TEMPLATE = {
+    "uriTemplate": f"{SCHEME}:///{{reference}}{{?offset,size}}",
+    "name": "artifact",
+    "description": "A large result of this session, by the reference that stands in its place. Read it in parts.",
+}
+
+
+class Unreadable(Exception):
+    """A resource that cannot be read; `str` says why."""
+
+
+def readable(visit: Visit) -> bool:
+    """Whether the client's session has artifacts and the tool that reads them."""
+    dispatcher = visit.session.driver.dispatcher
+    reader = dispatcher.catalog.get(READER)
+    return dispatcher.keeper is not None and reader is not None and dispatcher.usable(reader)
+
+
+async def linked(visit: Visit, reference: str) -> list[Block]:
+    """The link to an artifact of this session; none if it is not one."""
+    keeper = visit.session.driver.dispatcher.keeper
+    if not reference or keeper is None or not readable(visit):
+        return []
+    store, scope = keeper.artifacts.store, Scope.of(visit.session.driver.log.identity)
+    try:
+        return [_link(await run_blocking(lambda: store.find(scope, reference)))]
+    except ArtifactMissing:
+        return []
+
+
+async def listed(visit: Visit) -> list[dict[str, Any]]:
+    """As in `resources/list`: the newest artifacts of the client, if nobody else can come as this client."""
+    keeper = visit.session.driver.dispatcher.keeper
+    if not visit.who.alone or keeper is None or not readable(visit):
+        return []
+    store, scope = keeper.artifacts.store, Scope.of(visit.session.driver.log.identity)
+    found: list[Artifact] = await run_blocking(lambda: store.list(scope))
+    return [
+        {key: one for key, one in _link(artifact).items() if key != "type"} for artifact in found[:LISTED]
+    ]
+
+
+async def read(visit: Visit, uri: str) -> dict[str, Any]:
+    """A part of an artifact, as in `resources/read`. Raises Unreadable."""
+    reference, offset, size = _parsed(uri)
+    result = await visit.call(READER, {"ref": reference, "offset": offset, "max_bytes": size})
+    if not result.success:
+        raise Unreadable(_why(result))
+    part: dict[str, Any] = result.data
+    about: dict[str, Any] = {"ferrule/size": part["size_bytes"], "ferrule/offset": part["offset"]}
+    if "next_offset" in part:
+        about["ferrule/next"] = f"{SCHEME}:///{reference}?offset={part['next_offset']}&size={size}"
+    shape = {"uri": uri, "mimeType": part["mime"], "_meta": about}
+    if part.get("encoding") == "base64":
+        return {**shape, "blob": base64.b64encode(base64.b64decode(part["content"])).decode("ascii")}
+    return {**shape, "text": part["content"]}
+
+
+def _link(artifact: Artifact) -> Block:
+    said = f"The whole result of `{artifact.tool}`. Read it in parts: add `?offset=BYTE&size=BYTES`."
+    return link(f"{SCHEME}:///{artifact.reference}", artifact.reference, artifact.mime, artifact.size, said)
+
+
+def _parsed(uri: str) -> tuple[str, int, int]:
+    split = urlsplit(uri)
+    given = parse_qs(split.query, keep_blank_values=True)
+    try:
+        offset, size = (
+            int(given.get(name, [str(usual)])[0]) for name, usual in (("offset", 0), ("size", SIZE))
+        )
+    except ValueError:
+        raise Unreadable("offset and size are whole numbers of bytes") from None
+    if split.netloc or given.keys() - {"offset", "size"} or offset < 0 or size < 1:
+        raise Unreadable(f"an address is `{SCHEME}:///art-…?offset=BYTE&size=BYTES`")
+    return split.path.strip("/"), offset, size
+
+
+def _why(result: Result) -> str:
+    if result.error_type is ErrorType.NOT_FOUND:
+        return "resource not found"
+    return result.error_message or str(result.error_type)

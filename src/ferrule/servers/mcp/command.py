@@ -1,0 +1,101 @@
+"""`ferrule serve mcp`: this folder's tools for MCP clients, over standard streams or HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ferrule.runtime.options import common, served, yes_to
+
+if TYPE_CHECKING:
+    from ferrule.engine.session import Session
+    from ferrule.runtime.assemble import Assembly
+
+    from .server import McpServer
+
+PORT = 8330
+
+
+@click.command()
+@click.option("--http", "over_http", is_flag=True, help="Serve over HTTP, not over standard streams.")
+@served(PORT)
+@click.option(
+    "--name", default="ferrule", show_default=True, help="What clients are told the server is called."
+)
+@yes_to
+@common
+def mcp(
+    over_http: bool, host: str, port: int, url: str, token_file: Path | None, name: str, yes_to: tuple[str, ...], **options: Any
+) -> int:  # fmt: skip
+    """Serve this folder's tools to an MCP client.
+
+    Without `--http` the client starts this command and talks with it over its standard streams. Calls are judged by this folder's rules and
+    written into the journal; what has to be allowed is asked of the person at the client, if it can ask one. `--allow-tool` and `--deny-tool` choose tools.
+    """
+    import asyncio
+
+    from ferrule.runtime.assemble import assemble
+
+    quiet = bool(options.pop("quiet"))
+
+    def say(sentence: str) -> None:
+        from ferrule.core.invisible_characters import visible
+
+        click.echo(visible(sentence), err=True)
+
+    assembly = assemble(options, notice=say)
+    serving = {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None
+    return asyncio.run(_serve(assembly, name, yes_to, serving, _unsaid if quiet else say))
+
+
+async def _serve(
+    assembly: Assembly, name: str, patterns: tuple[str, ...], serving: dict[str, Any] | None, say: Any
+) -> int:
+    from .server import McpServer
+
+    async def end(session: Session) -> None:
+        await assembly.leave(session, strict=False)
+
+    try:
+        agent = assembly.agent
+        server = McpServer(agent, name=name, instructions=_instructions(assembly), yes_to=patterns, end=end)
+        try:
+            if serving is None:
+                await server.stdio()
+                return 0
+            return await _over_http(server, say, **serving)
+        finally:
+            await server.close()
+    finally:
+        await assembly.close(strict=False)
+
+
+async def _over_http(
+    server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
+) -> int:
+    from ferrule.runtime.http.server import token_of
+
+    token, made = token_of(token_file)
+    if made:
+        click.echo(f"token: {token}", err=True)
+    return await server.http(
+        token=token, host=host, port=port, url=url, ready=lambda address: say(f"serving on {address}")
+    )
+
+
+def _instructions(assembly: Assembly) -> str:
+    """What clients are told of these tools."""
+    folder = assembly.agent.workspace
+    where = (
+        f"the folder `{folder.root.name}`; paths are relative to it" if folder is not None else "one folder"
+    )
+    return (
+        f"Tools that work in {where}. A call may be refused by rules, or wait for a person's yes; the reason says what would help. "
+        "Large results are kept: their stub names a resource that can be read in parts."
+    )
+
+
+def _unsaid(sentence: str) -> None:
+    """For `--quiet`."""

@@ -1,0 +1,399 @@
+"""The protocol's methods, on the official library's server: what comes in, whose it is, and what goes back.
+
+The library speaks both versions of the protocol; here stands what each method means. A client's tool calls go through its session's dispatcher and nowhere else.
+State that travels through a client (`requestState`) is sealed: encrypted, good for a limited time, and only for the client, the method, the name and
+the arguments that it was made for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
+
+from . import artifacts
+from .client import Client
+from .offers import Offers, messages, settled
+from .peer import ANSWER_SECONDS, LEVELS, Peer
+from .requests import Answers, Request
+from .results import reference_of, told
+from .sessions import Visit, Visits, Who
+from .tool_list import PAGE, find, listed, served
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+
+TTL = 60_000
+"""Milliseconds that a listing holds: it changes rarely, and then clients are told."""
+KEPT_TTL = 3_600_000
+"""What an address of an artifact leads to never changes."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What is served, to whom. `name`, `version`, `title`, `instructions` are what clients are told of the server."""
+
+    visits: Visits
+    offers: Offers
+    name: str
+    version: str
+    title: str = ""
+    instructions: str = ""
+    connection: Callable[[Any], Who | None] = field(default=lambda context: None)
+    """Which client a request's connection belongs to, where that is known without its name."""
+
+    # ---- whose request it is
+
+    def visit(self, peer: Peer, context: Any) -> Visit:
+        """The visit of whoever sent a request. Raises MCPError."""
+        who = self.who(peer, context)
+        try:
+            visit = self.visits.of(who, f"client `{peer.name}`, protocol {peer.version}, {who.key[0]}")
+        except FerruleError as error:
+            raise failed(error.detail) from error
+        if not peer.modern:
+            visit.outlet = peer.outlet
+        return visit
+
+    def who(self, peer: Peer, context: Any) -> Who:
+        """Which client it is."""
+        found = self.connection(context)
+        if found is None:
+            return Who(("named", peer.name), f"mcp:{peer.name}", alone=False)
+        return Who((*found.key, peer.name), found.user or f"mcp:{peer.name}", found.tenant, found.alone)
+
+    # ---- tools
+
+    async def list_tools(self, context: Any, params: Any) -> dict[str, Any]:
+        peer = Peer(context)
+        dispatcher = self.visit(peer, context).session.driver.dispatcher
+        tools = list(served(dispatcher.catalog, dispatcher.usable).items())
+        page, more = _page(tools, params)
+        return {"tools": [listed(name, tool, modern=peer.modern) for name, tool in page], **more}
+
+    async def call_tool(self, context: Any, params: Any) -> dict[str, Any]:
+        peer = Peer(context)
+        visit = self.visit(peer, context)
+        tool = find(visit.session.driver.dispatcher, params.name)
+        if tool is None:
+            # Also for what exists and is not served: nobody learns here what else there is.
+            log = visit.session.driver.log
+            log.notice("mcp", f"asked for a tool that is not served: {params.name[:200]!r}")
+            log.flush()
+            raise invalid(f"Unknown tool: {params.name[:200]}")
+
+        async def work(request: Request) -> dict[str, Any]:
+            catalog = visit.session.driver.dispatcher.catalog
+            before = catalog.version
+            result = await visit.call(tool.full_name, params.arguments or {})
+            if catalog.version != before:
+                # A session's own catalog is nobody else's; the agent's is everybody's.
+                await self.changed("tools", None if catalog is self.visits.agent.catalog else visit)
+            links = await artifacts.linked(visit, reference_of(result)) if result.success else []
+            # The client whose exchange this is now, which may be a later one than the first.
+            return told(result, tool, modern=request.peer.modern, shown=request.shown, links=links)
+
+        return await self._worked(peer, visit, params, work)
+
+    def schema(self, name: str) -> Mapping[str, Any] | None:
+        """The schema of a tool's arguments, for headers that repeat some of them."""
+        tool = self.visits.agent.catalog.get(name)
+        return None if tool is None else tool.arguments.schema
+
+    # ---- requests that may take several exchanges
+
+    async def _worked(
+        self, peer: Peer, visit: Visit, params: Any, work: Callable[[Request], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        answers = _answers(params)
+        if params.request_state is None:
+            request = self._begun(peer, visit, answers, work)
+        else:
+            found = visit.suspended.take(params.request_state)
+            if found is None or found.over:
+                raise invalid("Invalid or expired requestState", {"reason": "invalid_request_state"})
+            request = found
+            request.go_on(peer, answers)
+        questions = await request.turn()
+        if questions is not None:
+            state = visit.suspended.keep(request)
+            if state is None:
+                await request.stop()
+                raise failed("too many requests wait for this client")
+            return {"resultType": "input_required", "inputRequests": dict(questions), "requestState": state}
+        return self._outcome(request)
+
+    def _begun(self, peer: Peer, visit: Visit, answers: Answers, work: Any) -> Request:
+        try:
+            return visit.begin(peer, answers, work)
+        except FerruleError as error:
+            raise failed(error.detail) from error
+
+    def _outcome(self, request: Request) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = request.outcome()
+        except asyncio.CancelledError:
+            # Ended from elsewhere: whoever cancels this request does not come here.
+            raise failed("the server ended this") from None
+        except FerruleError as error:
+            raise failed(f"this could not be done ({error.code})") from error
+        except ToolFailed as error:
+            known = request.lacking and request.peer.modern
+            raise (lacking(request.lacking) if known else invalid(error.message)) from error
+        if request.lacking and request.peer.modern and answer.get("isError"):
+            raise lacking(request.lacking)
+        return answer
+
+    # ---- prompts and resources
+
+    async def list_prompts(self, context: Any, params: Any) -> dict[str, Any]:
+        page, more = _page(self.offers.prompts, params)
+        return {"prompts": [one.listed() for one in page], **more}
+
+    async def get_prompt(self, context: Any, params: Any) -> dict[str, Any]:
+        peer = Peer(context)
+        prompt = self.offers.prompt(params.name)
+        if prompt is None:
+            raise invalid(f"Unknown prompt: {params.name[:200]}")
+        arguments: dict[str, str] = params.arguments or {}
+        if problems := prompt.missing(arguments):
+            raise invalid("; ".join(problems))
+
+        async def work(request: Request) -> dict[str, Any]:
+            said = await settled(prompt.get(Client(request), **arguments))
+            return {"description": prompt.description, "messages": messages(said)}
+
+        return await self._worked(peer, self.visit(peer, context), params, work)
+
+    async def list_resources(self, context: Any, params: Any) -> dict[str, Any]:
+        kept = await artifacts.listed(self.visit(Peer(context), context))
+        page, more = _page([*(one.listed() for one in self.offers.resources), *kept], params)
+        return {"resources": page, **more}
+
+    async def list_templates(self, context: Any, params: Any) -> dict[str, Any]:
+        kept = [artifacts.TEMPLATE] if artifacts.readable(self.visit(Peer(context), context)) else []
+        page, more = _page([*(one.listed() for one in self.offers.templates), *kept], params)
+        return {"resourceTemplates": page, **more}
+
+    async def read_resource(self, context: Any, params: Any) -> dict[str, Any]:
+        uri = str(params.uri)
+        if urlsplit(uri).scheme != artifacts.SCHEME:
+            found = await self.offers.read(uri)
+            if found is None:
+                raise self._no_resource(context, uri)
+            return {"contents": [found]}
+        peer = Peer(context)
+        visit = self.visit(peer, context)
+        if not artifacts.readable(visit):
+            raise self._no_resource(context, uri)
+
+        async def work(request: Request) -> dict[str, Any]:
+            try:
+                return {
+                    "contents": [await artifacts.read(visit, uri)],
+                    "ttlMs": KEPT_TTL,
+                    "cacheScope": "private",
+                }
+            except artifacts.Unreadable as error:
+                raise self._no_resource(context, uri, str(error)) from error
+
+        return await self._worked(peer, visit, params, work)
+
+    def _no_resource(self, context: Any, uri: str, why: str = "resource not found") -> Exception:
+        from mcp.shared.exceptions import MCPError
+
+        code = -32602 if Peer(context).modern else -32002
+        return MCPError(code, why[:1].upper() + why[1:], {"uri": uri[:2_000]})
+
+    async def complete(self, context: Any, params: Any) -> dict[str, Any]:
+        reference: dict[str, Any] = params.ref.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return await self.offers.completed(reference, params.argument.name, params.argument.value)
+
+    # ---- news
+
+    async def subscribe(self, context: Any, params: Any) -> dict[str, Any]:
+        try:
+            self.visit(Peer(context), context).subscribe(str(params.uri))
+        except FerruleError as error:
+            raise failed(error.detail) from error
+        return {}
+
+    async def unsubscribe(self, context: Any, params: Any) -> dict[str, Any]:
+        self.visit(Peer(context), context).subscribed.discard(str(params.uri))
+        return {}
+
+    async def listen(self, context: Any, params: Any) -> Any:
+        from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+
+        visit = self.visit(Peer(context), context)
+        if visit.listening is None:
+            bus = InMemorySubscriptionBus()
+            visit.listening = bus, ListenHandler(bus, max_subscriptions=8, max_buffered_events=64)
+        return await visit.listening[1](context, params)
+
+    async def changed(self, what: str, visit: Visit | None = None) -> None:
+        """Tell clients (or one) that a list changed: `tools`, `prompts` or `resources`."""
+        import mcp_types as types
+        from mcp.server import subscriptions
+
+        notes = {
+            "tools": (types.ToolListChangedNotification, subscriptions.ToolsListChanged),
+            "prompts": (types.PromptListChangedNotification, subscriptions.PromptsListChanged),
+            "resources": (types.ResourceListChangedNotification, subscriptions.ResourcesListChanged),
+        }
+        note, event = notes[what]
+        for one in self.visits if visit is None else (visit,):
+            await self._tell(one, note(), event())
+
+    async def updated(self, uri: str) -> None:
+        """Tell clients that subscribed to it that a resource changed."""
+        import mcp_types as types
+        from mcp.server.subscriptions import ResourceUpdated
+
+        params = types.ResourceUpdatedNotificationParams(uri=uri)
+        for one in self.visits:
+            note = types.ResourceUpdatedNotification(params=params) if uri in one.subscribed else None
+            await self._tell(one, note, ResourceUpdated(uri=uri))
+
+    async def _tell(self, visit: Visit, note: Any, event: Any) -> None:
+        if visit.outlet is not None and note is not None:
+            await visit.outlet.send_notification(note)
+        if visit.listening is not None:
+            await visit.listening[0].publish(event)
+
+    async def set_level(self, context: Any, params: Any) -> dict[str, Any]:
+        if params.level in LEVELS:
+            self.visit(Peer(context), context).level = params.level
+        return {}
+
+    def quiet(self) -> None:
+        """End all subscriptions, with a last word."""
+        for one in self.visits:
+            if one.listening is not None:
+                one.listening[1].close()
+
+
+def library() -> None:
+    """Raises ConfigError where the protocol library is not there."""
+    try:
+        import mcp.server.lowlevel.server as _  # noqa: F401  asked for
+    except ImportError as error:
+        raise ConfigError(
+            "serving by MCP needs the protocol's library", hint='pip install "ferrule[mcp]"'
+        ) from error
+
+
+def build(service: Service) -> Server[Any]:
+    """The library's server with these methods."""
+    from mcp.server.caching import CacheHint
+    from mcp.server.lowlevel.server import NotificationOptions, Server
+    from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+
+    class Ours(Server[Any]):
+        def create_initialization_options(
+            self, notification_options: NotificationOptions | None = None, *args: Any, **more: Any
+        ) -> Any:
+            changing = notification_options or NotificationOptions(bool(service.offers.prompts), True, True)
+            return super().create_initialization_options(changing, *args, **more)
+
+    lists = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+    hints: dict[Any, CacheHint] = {name: CacheHint(TTL) for name in lists}
+    server = Ours(
+        service.name,
+        version=service.version,
+        title=service.title or None,
+        instructions=service.instructions or None,
+        cache_hints={**hints, "resources/read": CacheHint()},
+        get_tool_input_schema=service.schema,
+    )
+    for method, params, handler in _methods(service):
+        server.add_request_handler(method, params, _whole(handler))
+    sealed = RequestStateSecurity(
+        keys=[os.urandom(32)],
+        ttl=ANSWER_SECONDS,
+        bind_principal=lambda context: "\n".join(service.who(Peer(context), context).key),
+    )
+    server.middleware.append(RequestStateBoundary(sealed, default_audience=service.name))
+    return server
+
+
+def _whole(handler: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    """The newer version wants answers to say that they are whole; the older one knows no such word."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    async def answered(context: Any, params: Any) -> Any:
+        answer: Any = await handler(context, params)
+        modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if modern and isinstance(answer, Mapping):
+            return {"resultType": "complete", **cast("Mapping[str, Any]", answer)}
+        return answer
+
+    return answered
+
+
+def _methods(service: Service) -> list[tuple[str, Any, Any]]:
+    """Each method with the type of its parameters and what answers it: only what there is, because clients are told by this."""
+    import mcp_types as types
+
+    paged, offers = types.PaginatedRequestParams, service.offers
+    methods: list[tuple[str, Any, Any]] = [
+        ("tools/list", paged, service.list_tools),
+        ("tools/call", types.CallToolRequestParams, service.call_tool),
+        ("resources/list", paged, service.list_resources),
+        ("resources/templates/list", paged, service.list_templates),
+        ("resources/read", types.ReadResourceRequestParams, service.read_resource),
+        ("resources/subscribe", types.SubscribeRequestParams, service.subscribe),
+        ("resources/unsubscribe", types.UnsubscribeRequestParams, service.unsubscribe),
+        ("subscriptions/listen", types.SubscriptionsListenRequestParams, service.listen),
+    ]
+    if offers.prompts:
+        methods.append(("prompts/list", paged, service.list_prompts))
+        methods.append(("prompts/get", types.GetPromptRequestParams, service.get_prompt))
+    if offers.complete is not None:
+        methods.append(("completion/complete", types.CompleteRequestParams, service.complete))
+    if offers.logging:
+        methods.append(("logging/setLevel", types.SetLevelRequestParams, service.set_level))
+    return methods
+
+
+def invalid(why: str, data: Any = None) -> Exception:
+    """The protocol's error for what cannot be meant."""
+    from mcp.shared.exceptions import MCPError
+
+    return MCPError(-32602, why, data)
+
+
+def failed(why: str) -> Exception:
+    """The protocol's error for what went wrong on this side."""
+    from mcp.shared.exceptions import MCPError
+
+    return MCPError(-32603, why)
+
+
+def lacking(capability: str) -> Exception:
+    """The protocol's error for a client that cannot do what is needed."""
+    from mcp.shared.exceptions import MCPError
+
+    return MCPError(-32021, f"this needs `{capability}`", {"requiredCapabilities": {capability: {}}})
+
+
+def _answers(params: Any) -> Answers:
+    given: Mapping[str, Any] = params.input_responses or {}
+    return {
+        name: one.model_dump(by_alias=True, mode="json", exclude_none=True) for name, one in given.items()
+    }
+
+
+def _page(items: Sequence[Any], params: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+    """A page of a list, and where the next one begins. Raises MCPError for a cursor that we did not give."""
+    cursor = getattr(params, "cursor", None)
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+        raise invalid("there is no such cursor")
+    begin = int(cursor or 0)
+    end = begin + PAGE
+    return items[begin:end], {"nextCursor": str(end)} if end < len(items) else {}

@@ -1,0 +1,150 @@
+"""The protocol over HTTP: one path, both versions, behind the door that all servers of ours have (`runtime.http.http_security`).
+
+A client with a handshake has a session of the transport (`Mcp-Session-Id`), which is its connection here: it ends with a DELETE, or when it was quiet
+for long. Its connection may break while a call runs: the call goes on, and what it was sent meanwhile is kept for a while (`Streams`), for when it comes back
+with `Last-Event-ID`. A client without a handshake has no connection: it is who it says it is, among those who have the same token, and its call ends
+when it closes the stream.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from typing import Any
+
+from ferrule.runtime.http.http_security import MOST, OWNER, Message, Receive, Scope, Send, Visitor
+
+from .sessions import IDLE_SECONDS, VISITS, Who
+
+PATH = "/mcp"
+
+
+def endpoint_of(address: str) -> str:
+    """Return where clients connect. An address may be given as they use it, with the path."""
+    return f"{address.rstrip('/').removesuffix(PATH)}{PATH}"
+
+
+KEPT_EVENTS = 2_000
+KEPT_BYTES = 16 * 1024 * 1024
+RETRY = 500
+"""Milliseconds after which a client whose stream was closed comes back."""
+_SESSION = b"mcp-session-id"
+
+_stream_owner: ContextVar[str] = ContextVar("ferrule_mcp_stream_owner", default="")
+
+
+class Streams:
+    """The library's `EventStore`, bounded, in memory: what clients with a handshake were sent, in case that they lost it.
+
+    The library keys streams by the number of a request, which two sessions share: here a stream also has an owner, so that nobody is
+    sent what another session was.
+    """
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[str, tuple[str, str, Any, int]] = OrderedDict()
+        self._bytes = 0
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        """Keep a message of a stream (None: its beginning); the name of the event."""
+        name = uuid.uuid4().hex
+        size = 0 if message is None else len(message.model_dump_json())
+        self._events[name] = (_stream_owner.get(), stream_id, message, size)
+        self._bytes += size
+        while len(self._events) > KEPT_EVENTS or (self._bytes > KEPT_BYTES and len(self._events) > 1):
+            _, (_, _, _, gone) = self._events.popitem(last=False)
+            self._bytes -= gone
+        return name
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
+    ) -> str | None:
+        """Send what came after an event in its stream; the stream, or None where the event is not known to this session."""
+        from mcp.server.streamable_http import EventMessage
+
+        last = self._events.get(last_event_id)
+        if last is None or last[0] != _stream_owner.get():
+            return None
+        owner, stream, after = last[0], last[1], False
+        for name, (whose, which, message, _) in list(self._events.items()):
+            if after and (whose, which) == (owner, stream) and message is not None:
+                await send_callback(EventMessage(message, name))
+            after = after or name == last_event_id
+        return stream
+
+
+class Endpoint:
+    """The ASGI application of a server, without the door. `left` is told which session of the transport has ended."""
+
+    def __init__(self, server: Any, left: Callable[[tuple[str, ...]], None]) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        streams: Any = Streams()
+        self._left = left
+        self._owners: OrderedDict[bytes, str] = OrderedDict()
+        self._sessions = StreamableHTTPSessionManager(
+            server,
+            event_store=streams,
+            retry_interval=RETRY,
+            session_idle_timeout=IDLE_SECONDS,
+            max_request_body_size=MOST,
+            max_sessions=VISITS,
+        )
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """While it serves."""
+        return self._sessions.run()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"] != PATH:
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b"there is nothing here"})
+            return
+        given = next((value for name, value in scope["headers"] if name == _SESSION), None)
+        owner = self._owners.get(given, "") if given is not None else uuid.uuid4().hex
+        token = _stream_owner.set(owner)
+        try:
+            await self._sessions.handle_request(scope, receive, self._watched(scope, given, owner, send))
+        finally:
+            _stream_owner.reset(token)
+
+    def _watched(self, scope: Scope, given: bytes | None, owner: str, send: Send) -> Send:
+        """Learn of sessions that begin and end from what they are answered."""
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                named = next((value for name, value in message["headers"] if name.lower() == _SESSION), None)
+                if given is None and named is not None and message["status"] < 400:
+                    self._owners[named] = owner
+                    while len(self._owners) > 2 * VISITS:
+                        self._owners.popitem(last=False)
+                elif given is not None and scope["method"] == "DELETE" and message["status"] < 400:
+                    self._owners.pop(given, None)
+                    self._left(("http", given.decode("latin-1")))
+            await send(message)
+
+        return watched
+
+
+def connection(context: Any) -> Who | None:
+    """Which client a request over HTTP comes from (`handlers.Service.connection`)."""
+    request = context.request
+    if request is None:
+        return None
+    visitor: Visitor = request.state.visitor
+    known = visitor.user != OWNER.user
+    user, tenant = (visitor.user, visitor.tenant) if known else ("", "")
+    session = request.headers.get("mcp-session-id", "")
+    if session and context.session.protocol_version not in _modern():
+        return Who(("http", session, tenant, user), user, tenant)
+    return Who(("http without sessions", tenant, user), user, tenant, alone=known)
+
+
+def _modern() -> Any:
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    return MODERN_PROTOCOL_VERSIONS

@@ -1,0 +1,160 @@
+"""The client behind one request: what it can do, and the way back to it.
+
+Two versions of the protocol differ here and nowhere else. With a handshake (up to 2025-11-25) a server may send requests of its own while it
+works; without one (2026-07-28) it may not: what it wants to know it answers with, and the client comes again (`requests`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from ferrule.connectors.cleaning import clean
+from ferrule.core.errors import FerruleError
+
+ANSWER_SECONDS = 300.0
+"""How long a client has to answer a question."""
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_WAITING = 256
+"""Notifications that wait for a client that does not read; what comes after is dropped."""
+_NAME = 64
+_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+_QUESTIONS = {
+    "elicitation/create": ("elicitation", "ElicitRequest", "ElicitResult"),
+    "sampling/createMessage": ("sampling", "CreateMessageRequest", "CreateMessageResult"),
+    "roots/list": ("roots", "ListRootsRequest", "ListRootsResult"),
+}
+
+
+class NoAnswer(FerruleError):
+    """A client that was asked did not answer, or not with an answer to this question."""
+
+    code = "mcp_no_answer"
+
+
+def capability_of(question: Mapping[str, Any]) -> str:
+    """What a client must be able to do to be asked this."""
+    return _QUESTIONS[str(question["method"])][0]
+
+
+class Peer:
+    """The client of one request. `context` is the protocol library's `ServerRequestContext`."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._session = context.session
+        versions = import_module("mcp_types.version").MODERN_PROTOCOL_VERSIONS
+        self.modern: bool = context.protocol_version in versions
+        self.version = str(context.protocol_version)
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._pump: asyncio.Task[None] | None = None
+        self._steps = 0
+        self._deaf = False
+
+    @property
+    def name(self) -> str:
+        """What the client calls itself, without what a person would not see: a claim, nothing that was checked."""
+        return named(self._session.client_params)
+
+    @property
+    def outlet(self) -> Any:
+        """What notifications beyond this request are sent with."""
+        return self._session
+
+    def can(self, capability: str) -> bool:
+        """Whether the client said that it can do this: `elicitation` (with a form), `sampling`, `roots`."""
+        found = getattr(self._session.client_capabilities, capability, None)
+        if capability == "elicitation" and found is not None:
+            return found.form is not None or found.url is None
+        return found is not None
+
+    # ---- notifications, in order
+
+    def progress(self, said: str) -> None:
+        """A line on the way; for clients that asked to hear of progress. From any thread."""
+        self._steps += 1
+        step = float(self._steps)
+        self._post(lambda: self._session.report_progress(step, None, said))
+
+    def log(self, level: str, said: str, least: str) -> None:
+        """A line for the client's log, where it wants lines of this level. From any thread."""
+        meta: dict[str, Any] = self._context.meta or {}
+        wanted = str(meta.get(_LOG_LEVEL, "")) if self.modern else least
+        if wanted not in LEVELS or LEVELS.index(level) < LEVELS.index(wanted):
+            return
+        types = import_module("mcp_types")
+        params = types.LoggingMessageNotificationParams(level=level, data=said, logger="ferrule")
+        note = types.LoggingMessageNotification(params=params)
+        self._post(lambda: self._session.send_notification(note, related_request_id=self._context.request_id))
+
+    async def drained(self) -> None:
+        """Wait until everything said so far is on its way: nothing may come after the answer."""
+        await asyncio.sleep(0)
+        await self._queue.join()
+
+    def _post(self, send: Callable[[], Awaitable[None]]) -> None:
+        self._loop.call_soon_threadsafe(self._put, send)
+
+    def _put(self, send: Callable[[], Awaitable[None]]) -> None:
+        if self._deaf or self._queue.qsize() >= _WAITING:
+            return
+        self._queue.put_nowait(send)
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._sent(), name="mcp notifications")
+
+    async def _sent(self) -> None:
+        while not self._queue.empty():
+            send = self._queue.get_nowait()
+            try:
+                if not self._deaf:
+                    await send()
+            except Exception:  # noqa: BLE001  boundary: a client that takes no news is told none; its call goes on
+                self._deaf = True
+            finally:
+                self._queue.task_done()
+
+    def left(self) -> None:
+        """The client is gone: what waits for it is dropped."""
+        self._deaf = True
+        if self._pump is not None:
+            self._pump.cancel()
+
+    # ---- questions, where the protocol lets a server ask
+
+    async def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The client's answer, as JSON. Raises NoAnswer."""
+        types = import_module("mcp_types")
+        _, request, result = _QUESTIONS[str(question["method"])]
+        metadata = import_module("mcp.shared.message").ServerMessageMetadata(
+            related_request_id=self._context.request_id
+        )
+        try:
+            answer = await self._session.send_request(
+                getattr(types, request).model_validate(dict(question), by_name=False),
+                getattr(types, result),
+                request_read_timeout_seconds=ANSWER_SECONDS,
+                metadata=metadata,
+            )
+        except (import_module("mcp.shared.exceptions").MCPError, ValueError, TimeoutError) as error:
+            raise NoAnswer(
+                f"the client did not answer: {clean(str(error))[:300]}", code=NoAnswer.code
+            ) from error
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    async def release(self) -> bool:
+        """Close the stream of this request; the client comes back for the answer. False where it could not."""
+        if self._context.close_sse_stream is None:
+            return False
+        await self.drained()
+        await self._context.close_sse_stream()
+        return True
+
+
+def named(params: Any) -> str:
+    """What a client calls itself, of letters, digits and few signs, never empty."""
+    said = clean(params.client_info.name if params is not None else "")
+    kept = "".join(one if one.isalnum() or one in " ._-/@" else "_" for one in said)
+    return " ".join(kept.split())[:_NAME].strip() or "unknown"

@@ -1,0 +1,66 @@
+"""From a result to the protocol's JSON: `tools/call`.
+
+    success    text: what a model of ours would read; `structuredContent` where the tool declares its output; blocks that the tool showed
+    failure    `isError`, and the result object as text
+    large      the stub, and a link to the whole, which its owner may read in parts (`artifacts`)
+
+A value that was cut, kept aside or changed by a hook does not fit the tool's schema any more: then the structured content says so, with
+`"truncated": true` (`listing.CUT`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ferrule.core.calls import Result
+from ferrule.tools.definition import Tool
+
+from .blocks import Block, text
+from .tool_list import output_schema
+
+_REFERENCE = re.compile(r"art-[0-9a-f]{64}")
+
+
+def told(
+    result: Result,
+    tool: Tool | None,
+    *,
+    modern: bool,
+    shown: Sequence[Block] = (),
+    links: Sequence[Block] = (),
+) -> dict[str, Any]:
+    """A `tools/call` result."""
+    if not result.success:
+        return {"content": [text(result.text())], "isError": True}
+    blocks = [*shown] if result.data is None and shown else [text(result.text()), *shown]
+    answer: dict[str, Any] = {"content": [*blocks, *links], "isError": False}
+    if tool is not None and tool.output is not None and output_schema(tool, modern=modern) is not None:
+        answer["structuredContent"] = _structured(result, tool)
+    return answer
+
+
+def reference_of(result: Result) -> str:
+    """The artifact that holds the whole of a result, or nothing. Where the data looks like a stub and is none, this leads nowhere."""
+    if not result.partial:
+        return ""
+    data: Any = result.data
+    if isinstance(data, Mapping):
+        stub = cast("Mapping[str, Any]", data)
+        found = _REFERENCE.fullmatch(str(stub.get("artifact", "")))
+        return found[0] if found else ""
+    said = _REFERENCE.search("\n".join(result.notes))
+    return said[0] if said else ""
+
+
+def _structured(result: Result, tool: Tool) -> Any:
+    assert tool.output is not None
+    if not result.partial:
+        value, problems = tool.output.encode(result.data)
+        if not problems:
+            return value
+    data: Any = result.data
+    if isinstance(data, Mapping):
+        return {**cast("Mapping[str, Any]", data), "truncated": True}
+    return {"truncated": True, "size_bytes": result.size, "text": data}

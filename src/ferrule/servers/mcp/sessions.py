@@ -1,0 +1,238 @@
+"""Clients and their sessions: each connection, or each client that says who it is with every request, has a session of its own.
+
+A session belongs to `mcp:NAME`, or, over HTTP with tokens that stand for people, to that person; it stands in the agent's journal like any
+other, with its calls, what was asked and answered, and the results. Two clients do not see each other's artifacts, answers or grants. Names are claims: clients
+that share a token and call themselves the same are one.
+
+Bounds: `VISITS` at a time (the one that was quiet longest goes; its journal stays), `IDLE_SECONDS` without a request, `CALLS` at work in
+each, and as many that wait for their client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ferrule.core.calls import Call, Result, compact
+from ferrule.core.errors import FerruleError
+from ferrule.core.events import DirectCall
+from ferrule.engine.agent import Agent
+from ferrule.engine.live_events import Live, Progress
+from ferrule.engine.session import Session
+from ferrule.permissions.approvals import AllowThese
+
+from .approvals import CURRENT, ClientApprover, answered
+from .client import UNDER_WAY
+from .peer import Peer
+from .requests import Answers, Request, Suspended
+
+VISITS = 64
+IDLE_SECONDS = 1800.0
+CALLS = 32
+QUESTIONS = 4
+"""Times that one request asks a person about its call: each hook that changes the arguments makes it another question."""
+BY = "mcp"
+"""Who made a client's call, in the journal."""
+_SUBSCRIBED = 256
+
+End = Callable[[Session], Awaitable[None]]
+
+
+class Full(FerruleError):
+    """There are too many of something already."""
+
+    code = "mcp_full"
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Which client. `key` tells it from others, `user` is whom its session belongs to (under `tenant`, or the agent's); `alone`: nobody else can come under this key."""
+
+    key: tuple[str, ...]
+    user: str
+    tenant: str = ""
+    alone: bool = True
+
+
+class Visit:
+    """One client with its session."""
+
+    def __init__(self, who: Who, session: Session, yes_to: tuple[str, ...], end: End) -> None:
+        self.who = who
+        self.session = session
+        self._end = end
+        self.calls: dict[str, Request] = {}
+        self.suspended = Suspended(CALLS)
+        self.level = "info"
+        self.subscribed: set[str] = set()
+        self.listening: Any = None
+        """What serves this client's subscriptions, once it has some."""
+        self.outlet: Any = None
+        """What news go out with that belong to no request, where the client has a connection."""
+        self.seen = time.monotonic()
+        self._at_work: set[Request] = set()
+        self._asking = asyncio.Lock()
+        session.ask_with(AllowThese(yes_to, ClientApprover()) if yes_to else ClientApprover())
+        session.driver.log.observer = self._observe
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is at work."""
+        return bool(self._at_work)
+
+    def begin(
+        self, peer: Peer, given: Answers, work: Callable[[Request], Coroutine[Any, Any, Any]]
+    ) -> Request:
+        """Take a request on. Raises Full."""
+        if len(self._at_work) >= CALLS:
+            raise Full(f"{CALLS} requests of this client are at work already", code=Full.code)
+        request = Request(peer, given, self.level)
+        self._at_work.add(request)
+
+        def over() -> None:
+            self._at_work.discard(request)
+            for call_id in request.calls:
+                self.calls.pop(call_id, None)
+                self._lighten(call_id)
+            self.seen = time.monotonic()
+
+        request.start(self._within(request, work), over)
+        return request
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
+        """One call of a tool, for the request that the current task works for; made again where a person was asked in between."""
+        request, result = CURRENT.get(), await self._call(tool, arguments)
+        for _ in range(QUESTIONS):
+            if request is None or request.wanted is None:
+                break
+            (digest, asking), request.wanted = request.wanted, None
+            request.said[digest] = await answered(request, digest, asking)
+            result = await self._call(tool, arguments)
+        return result
+
+    async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
+        give_back = await self._turn_to_ask(tool, arguments)
+        try:
+            return await self.session.driver.call(tool, dict(arguments), by=BY)
+        finally:
+            give_back()
+
+    def subscribe(self, uri: str) -> None:
+        """Remember that the client wants to hear of a resource. Raises Full."""
+        if len(self.subscribed) >= _SUBSCRIBED and uri not in self.subscribed:
+            raise Full(f"{_SUBSCRIBED} resources are subscribed to already", code=Full.code)
+        self.subscribed.add(uri)
+
+    async def close(self) -> None:
+        """End what is at work, written down, and the session."""
+        for request in list(self._at_work):
+            await request.stop()
+        self.session.driver.log.observer = None
+        await self._end(self.session)
+
+    async def _within(self, request: Request, work: Callable[[Request], Coroutine[Any, Any, Any]]) -> Any:
+        UNDER_WAY.set(self.calls)
+        CURRENT.set(request)
+        return await work(request)
+
+    async def _turn_to_ask(self, tool: str, arguments: Mapping[str, Any]) -> Callable[[], None]:
+        """Calls that will ask take turns until they have their answer: the engine puts one question at a time, and carries out what
+        waits for it within another call, which would have to wait for it in turn."""
+        dispatcher = self.session.driver.dispatcher
+        if dispatcher.evaluate(Call("", tool, compact(arguments))).evaluation.verdict != "ask":
+            return _nothing
+        await self._asking.acquire()
+        held = [self._asking]
+
+        def give_back() -> None:
+            if held:
+                held.pop().release()
+
+        if (request := CURRENT.get()) is not None:
+            request.answered = give_back
+        return give_back
+
+    def _lighten(self, call_id: str) -> None:
+        """A connection may last for days, and a session keeps what it was called with and what came of it: the journal has that."""
+        slot = self.session.driver.machine.slot(call_id)
+        if slot is not None and slot.result is not None:
+            slot.call = Call(slot.call.id, slot.call.tool)
+            slot.result = replace(slot.result, data=None, notes=())
+
+    def _observe(self, item: Live) -> None:
+        """What happens in the session, for whoever made the call; progress also from other threads."""
+        if isinstance(item, Progress):
+            if (request := self.calls.get(item.call_id)) is not None:
+                request.peer.progress(item.text)
+        elif isinstance(item, DirectCall):
+            above = self.calls.get(item.by.removeprefix("call "))
+            request = above or (CURRENT.get() if item.by == BY else None)
+            if request is not None:
+                self.calls[item.call.id] = request
+                request.calls.add(item.call.id)
+                if item.by == BY:
+                    request.call = item.call.id
+
+
+@dataclass(slots=True)
+class Visits:
+    """All clients of a server. `agent` is asked for a session for each, which `end` ends; it stays its owner's."""
+
+    agent: Agent
+    yes_to: tuple[str, ...] = ()
+    end: End = Session.close
+    _visits: dict[tuple[str, ...], Visit] = field(default_factory=dict[tuple[str, ...], Visit])
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def __iter__(self) -> Iterator[Visit]:
+        return iter(list(self._visits.values()))
+
+    def of(self, who: Who, about: str) -> Visit:
+        """The visit of this client; begun if it is new, with a line in its journal that says `about` it. Raises Full, JournalError."""
+        self._sweep()
+        visit = self._visits.pop(who.key, None)
+        if visit is None:
+            self._make_room()
+            agent = self.agent
+            tenant = who.tenant or agent._tenant  # pyright: ignore[reportPrivateUsage]  an agent does not say it otherwise
+            session = agent.working_for(tenant, who.user, agent.journal).session()
+            session.driver.log.notice("mcp", about)
+            visit = Visit(who, session, self.yes_to, self.end)
+        visit.seen = time.monotonic()
+        self._visits[who.key] = visit
+        return visit
+
+    def leave(self, key: tuple[str, ...]) -> None:
+        """A client is gone: its session ends, in its own time."""
+        for known in [one for one in self._visits if one[: len(key)] == key]:
+            visit = self._visits.pop(known)
+            task = asyncio.create_task(visit.close(), name="mcp client leaves")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def close(self) -> None:
+        """End all of them."""
+        for key in list(self._visits):
+            self.leave(key)
+        while self._leaving:
+            await asyncio.gather(*self._leaving)
+
+    def _sweep(self) -> None:
+        late = time.monotonic() - IDLE_SECONDS
+        for key in [key for key, one in self._visits.items() if one.seen < late and not one.busy]:
+            self.leave(key)
+
+    def _make_room(self) -> None:
+        if len(self._visits) < VISITS:
+            return
+        quiet = next((key for key, one in self._visits.items() if not one.busy), None)
+        if quiet is None:
+            raise Full(f"{VISITS} clients are served already; try again later", code=Full.code)
+        self.leave(quiet)
+
+
+def _nothing() -> None:
+    """There is no turn to give back."""

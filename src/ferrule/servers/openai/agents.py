@@ -1,0 +1,244 @@
+"""The models `ferrule` and `ferrule/provider:model`: an agent works the message with its own tools, through its gate, into its journal.
+
+A request is a run. Nobody is there to be asked: what the rules leave open is a no, which the model reads as the call's result and which the
+answer says below the model's words. The client's system text joins the agent's instructions; it has no more rights for it.
+
+The answer's text is all that the model says in the run, a blank line between its rounds; calls and their results are news beside it.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from ferrule.core.calls import Result
+from ferrule.core.errors import FerruleError
+from ferrule.core.events import (
+    CallEvaluated,
+    ModelAnswered,
+    Noticed,
+    PersonAnswered,
+    RunFinished,
+    ToolAnswered,
+)
+from ferrule.core.messages import Message, UserMessage
+from ferrule.engine.agent import Agent
+from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.session import RunResult, Session
+from ferrule.models.client import ModelOptions
+from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, Approver
+from ferrule.runtime.http.http_security import Visitor
+from ferrule.storage.artifacts.store import ArtifactStore
+
+from .answer_parts import Emit, Ended, News, Thoughts, Words, cut
+from .conversations import Conversation, Conversations, Leave, point_of, told_of
+from .errors import Refused, redacted
+from .messages import Told
+from .requests import Asked
+
+SHOWN = 200
+"""Characters of a line of news."""
+
+
+class Unattended:
+    """Answers for a person at an endpoint where there is none. `refused` are the tools it said no to."""
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """`Approver.ask`."""
+        self.refused.append(request.tool.full_name)
+        wider = next((offer.rule for offer in request.offers if offer.rule), "")
+        step = f"whoever runs the server can allow it with the rule `{wider}`" if wider else "do without it"
+        note = f"this needs a person's yes ({request.reason}) and nobody can be asked here; {step}"
+        return Answer("deny", by="openai-endpoint", note=note)
+
+
+class Agents:
+    """Agents at work for clients, and the conversations that they may go on with (`Conversations`)."""
+
+    def __init__(self, leave: Leave, store: ArtifactStore, yes_to: tuple[str, ...] = ()) -> None:
+        self._leave = leave
+        self._conversations = Conversations(leave, store)
+        self._yes_to = yes_to
+
+    async def work(
+        self, agent: Agent, options: ModelOptions, visitor: Visitor, asked: Asked, emit: Emit
+    ) -> Ended:
+        """Work a request's last message to its end. Raises Refused, FerruleError."""
+        told = asked.told
+        message, before = told.history[-1], told.history[:-1]
+        who = (visitor.tenant, visitor.user)
+        point = point_of(who, asked.model, told.system, before)
+        conversation = self._going_on(point) if before else None
+        if conversation is None:
+            conversation = _begun(agent, options, told, before)
+        try:
+            if conversation.options != options:
+                conversation.agent.change_model(conversation.agent.wire, options=options)
+                conversation.options = options
+                conversation.opened().driver.reopen()
+            run = _Run(conversation.opened(), self._approvers(), emit)
+            try:
+                ended = await run.work(message.text)
+            finally:
+                conversation.runs += run.over
+            said = cut(run.said, asked.sampling.stop)
+            before, point = told.history, point_of(who, asked.model, told.system, told.history, said)
+            return ended
+        finally:
+            # Also after a failure: whoever sends this again goes on where the run ended, and what it did is not forgotten.
+            await (
+                self._conversations.put(point, conversation) if before else conversation.close(self._leave)
+            )
+
+    async def close(self) -> None:
+        """Close all conversations."""
+        await self._conversations.close()
+
+    def _going_on(self, point: str) -> Conversation | None:
+        try:
+            conversation = self._conversations.take(point) or self._conversations.branch(point)
+            if conversation is not None:
+                conversation.opened()
+        except FerruleError:
+            # Archived, or another process has it: it is told again, like one that was never here.
+            return None
+        return conversation
+
+    def _approvers(self) -> tuple[Unattended, Approver]:
+        nobody = Unattended()
+        return nobody, AllowThese(self._yes_to, nobody) if self._yes_to else nobody
+
+
+def check_for_agent(asked: Asked) -> None:
+    """That a request is one for an agent. Raises Refused."""
+    if asked.tools:
+        raise Refused(
+            f"`{asked.model}` works with its own tools; ask one of the other models for calls of yours",
+            param="tools",
+        )
+    if asked.schema is not None:
+        raise Refused(
+            f"`{asked.model}` answers in words; ask one of the other models", param="response_format"
+        )
+    history = asked.told.history
+    if not history or not isinstance(history[-1], UserMessage):
+        raise Refused("the last message must be the user's", param="messages")
+    if any(getattr(message, "calls", ()) for message in history):
+        raise Refused(f"`{asked.model}` has made no calls of a client's tools", param="messages")
+
+
+def _begun(agent: Agent, options: ModelOptions, told: Told, before: tuple[Message, ...]) -> Conversation:
+    mine = copy(agent)
+    mine.change_model(agent.wire, options=options)
+    if told.system:
+        said = f"The program that asks says of its task:\n{told.system}"
+        mine.instructions = f"{agent.instructions}\n\n{said}" if agent.instructions else said
+    session = mine.session()
+    if before:
+        session.driver.add_context(told_of(before))
+    return Conversation(mine, session.id, session, options)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run, told in pieces."""
+
+    session: Session
+    approvers: tuple[Unattended, Approver]
+    emit: Emit
+    said: str = ""
+    _new: bool = True
+    _finished: RunFinished | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended in its journal, in whatever way."""
+        return self._finished is not None
+
+    async def work(self, text: str) -> Ended:
+        nobody, approver = self.approvers
+        log = self.session.driver.log
+        self.session.ask_with(approver)
+        log.observer = self._take
+        try:
+            result = await self.session.run(text)
+        finally:
+            log.observer = None
+        if result.text and not self.said:
+            self._say(result.text)
+        if nobody.refused:
+            named = ", ".join(dict.fromkeys(f"`{name}`" for name in nobody.refused))
+            self._add(f"{named}. It needs a person's yes, and nobody can be asked here.")
+        if result.missing and self._finished is not None:
+            self._add(f"{self._finished.detail}.")
+        return self._ended(result)
+
+    def _take(self, item: Live) -> None:
+        match item:
+            case TextDelta(text):
+                self._say(text)
+            case ReasoningDelta(text):
+                self.emit(Thoughts(text))
+            case ModelAnswered():
+                self._new = True
+            case RunFinished():
+                self._finished = item
+            case _:
+                news = self._news(item)
+                if news is not None:
+                    self.emit(News(news))
+
+    def _say(self, text: str) -> None:
+        if self._new and self.said and text:
+            text = f"\n\n{text.lstrip()}"
+        self._new = self._new and not text.strip()
+        self.said += text
+        self.emit(Words(text))
+
+    def _add(self, why: str) -> None:
+        """Below the model's words, whatever they claim."""
+        self._new = True
+        self._say(f"[Not done: {why}]")
+
+    def _news(self, item: Live) -> dict[str, Any] | None:
+        match item:
+            case CallEvaluated(call_id, verdict):
+                slot = self.session.driver.machine.slot(call_id)
+                return {
+                    "event": "call",
+                    "id": call_id,
+                    "tool": slot.call.tool if slot else "",
+                    "verdict": verdict,
+                }
+            case PersonAnswered(call_id, choice):
+                return {"event": "approval", "id": call_id, "choice": choice}
+            case ToolAnswered(result):
+                return {"event": "result", **_outcome(result)}
+            case Progress(call_id, text):
+                return {"event": "progress", "id": call_id, "text": redacted(text[:SHOWN])}
+            case Noticed(topic, text):
+                return {"event": "notice", "topic": topic, "text": redacted(text[:SHOWN])}
+            case _:
+                return None
+
+    def _ended(self, result: RunResult) -> Ended:
+        finished = self._finished or RunFinished(result.stop)
+        more = {
+            "session": self.session.id,
+            "stop": result.stop,
+            "detail": finished.detail,
+            "rounds": result.rounds,
+            "calls": [_outcome(one) for one in result.results],
+        }
+        early = result.stop == "limit" or finished.code == "length"
+        return Ended("length" if early else "stop", result.usage, more)
+
+
+def _outcome(result: Result) -> dict[str, Any]:
+    """A call and what became of it, without what it returned."""
+    failed = str(result.error_type)
+    return {"id": result.call_id, "tool": result.tool, "success": result.success, "error_type": failed}

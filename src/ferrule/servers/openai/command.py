@@ -1,0 +1,70 @@
+"""`ferrule serve openai`: an agent, and models, for clients that speak chat completions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from ferrule.runtime.options import common, served, yes_to
+
+PORT = 8330
+
+
+@click.command("openai")
+@common
+@yes_to
+@click.option(
+    "--offer", "offers", multiple=True, metavar="PROVIDER:MODEL",
+    help="Another model that clients may ask, by itself or with the agent. Repeatable.",
+)  # fmt: skip
+@served(PORT)
+@click.option(
+    "--at-once", type=click.IntRange(1, 256), default=8, show_default=True, help="Requests worked at a time."
+)
+def openai(**options: Any) -> int:
+    """Serve chat completions: `POST /v1/chat/completions`, `GET /v1/models`.
+
+    The model `ferrule` is an agent that works in this folder with its own tools, as `ferrule run` does; nobody is asked, so what the rules
+    leave open is refused. A model by its own name (`local:smollm2`) answers by itself and calls the tools that the client brings.
+    """
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: dict[str, Any]) -> int:
+    from ferrule.runtime.assemble import assemble
+    from ferrule.runtime.http.server import listen, port_of, token_of
+
+    from .server import OpenAiServer
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    def notice(text: str) -> None:
+        say(f"! {text}")
+
+    token, made = token_of(options.pop("token_file"))
+    with listen(options["host"], options["port"]) as listening:
+        assembly = assemble(options, notice=notice)
+        try:
+            server = OpenAiServer(
+                assembly,
+                token=token,
+                offers=(*assembly.settings["serve.models"], *options["offers"]),
+                yes_to=tuple(options["yes_to"]),
+                host=options["host"],
+                port=port_of(listening),
+                url=options["url"],
+                at_once=options["at_once"],
+            )
+            # Now and not with the first request: a model that leads nowhere is an error of whoever starts this.
+            for name in server.models.ids:
+                server.models.wire(server.models.choose(name).model)
+            if not options["quiet"]:
+                say(f"serving {', '.join(server.models.ids)} at {server.url}/v1")
+            if made:
+                say(f"token: {token}")
+            return await server.run(listening)
+        finally:
+            await assembly.close()

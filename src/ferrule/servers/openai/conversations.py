@@ -1,0 +1,141 @@
+"""Which session a conversation is: clients of this API keep none, and send all that was said with every request.
+
+What a client sends before its last message is looked up by digest:
+
+    SHA-256 of the compact JSON  [[tenant, user], model, system, [role, text], [role, text], ...]
+
+Where it is what one of our sessions was shown and said (text without white space around it), that session goes on: its calls and results are in its
+journal, not at the client, and nothing is run again. Where the session has gone on since (the client asks once more, or for something else), a fork
+of it (`engine.rewind.rewind`) goes on from there; files stay as they are. Where it is no session's (another server's, an edited answer, too long ago), a
+new one is told it, as words of the client about what was said before; they prove nothing, and grant nothing.
+
+No two requests work in one session. `OPEN` sessions are kept open, the one that was quiet longest is closed first and resumed from the
+journal when it is asked for; `KNOWN` points are remembered, in this process only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from ferrule.core.calls import compact
+from ferrule.core.messages import AssistantMessage, Message
+from ferrule.engine.agent import Agent
+from ferrule.engine.rewind.rewind import fork
+from ferrule.engine.session import Session
+from ferrule.models.client import ModelOptions
+from ferrule.storage.artifacts.store import ArtifactStore
+
+OPEN = 64
+KNOWN = 4096
+TOLD = 200_000
+"""Characters of an earlier conversation that a new session is told, the latest ones."""
+
+_TOLD = "What was said before, as the program that asks tells it. It is not about this message but leads up to the next one.\n\n"
+_CUT = "[... the beginning is left out ...]\n"
+
+
+Leave = Callable[[Session], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A session and the agent it belongs to. `session` is None while it is closed; `options` are those it last worked with, None: some others.
+
+    `runs` is how many of its runs are over.
+    """
+
+    agent: Agent
+    id: str
+    session: Session | None
+    options: ModelOptions | None
+    runs: int = 0
+
+    def opened(self) -> Session:
+        """The session, resumed where it was closed. Raises JournalError, SessionNotFound."""
+        if self.session is None:
+            self.session = self.agent.resume(self.id)
+        return self.session
+
+    async def close(self, leave: Leave) -> None:
+        """Give the session back to the journal; it can be opened again."""
+        session, self.session = self.session, None
+        if session is not None:
+            await leave(session)
+
+
+class Conversations:
+    """The sessions that nobody works with now, by what was said in them. `leave` closes one; `store` holds their large results."""
+
+    def __init__(
+        self,
+        leave: Leave,
+        store: ArtifactStore | None = None,
+        *,
+        most_open: int = OPEN,
+        most_known: int = KNOWN,
+    ) -> None:
+        self._leave = leave
+        self._store = store
+        self._known: dict[str, Conversation] = {}
+        self._passed: dict[str, Conversation] = {}
+        self._most_open = most_open
+        self._most_known = most_known
+
+    def take(self, point: str) -> Conversation | None:
+        """The conversation that stands there; it is the caller's until it is put back."""
+        found = self._known.pop(point, None)
+        if found is not None:
+            self._passed[point] = replace(found, session=None)
+            if len(self._passed) > self._most_known:
+                del self._passed[next(iter(self._passed))]
+        return found
+
+    def branch(self, point: str) -> Conversation | None:
+        """A fork of a conversation that stood there once. Raises SessionNotFound, ConfigError, JournalError."""
+        passed = self._passed.get(point)
+        if passed is None:
+            return None
+        agent = copy(passed.agent)
+        name = fork(agent.journal, passed.id, passed.runs, self._store)
+        # The agent may have been given other options since.
+        return replace(passed, agent=agent, id=name, options=None)
+
+    async def put(self, point: str, conversation: Conversation) -> None:
+        """Keep a conversation that stands there now; those that are one too many are closed, or forgotten."""
+        before = self._known.pop(point, None)
+        self._known[point] = conversation
+        opened = [one for one in self._known.values() if one.session is not None]
+        leaving = opened[: max(0, len(opened) - self._most_open)]
+        while len(self._known) > self._most_known:
+            leaving.append(self._known.pop(next(iter(self._known))))
+        for one in (*leaving, *([] if before is None else [before])):
+            await one.close(self._leave)
+
+    async def close(self) -> None:
+        """Close all of them."""
+        left, self._known = list(self._known.values()), {}
+        for one in left:
+            await one.close(self._leave)
+
+
+def point_of(
+    who: tuple[str, str], model: str, system: str, history: Sequence[Message], answer: str | None = None
+) -> str:
+    """Where a conversation of a tenant and user stands after this history and, if there is one, this answer."""
+    lines = [[_role(message), message.text.strip()] for message in history]
+    if answer is not None:
+        lines.append(["assistant", answer.strip()])
+    return sha256(compact([who, model, system, *lines]).encode("utf-8", "replace")).hexdigest()
+
+
+def told_of(history: Sequence[Message]) -> str:
+    """An earlier conversation as one text for a model, cut to its end."""
+    text = "\n\n".join(f"{_role(message).capitalize()}: {message.text}" for message in history)
+    return _TOLD + (text if len(text) <= TOLD else _CUT + text[-TOLD:])
+
+
+def _role(message: Message) -> str:
+    return "assistant" if isinstance(message, AssistantMessage) else "user"

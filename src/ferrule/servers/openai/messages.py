@@ -1,0 +1,168 @@
+"""A client's `messages` as system text and a history that every wire accepts.
+
+Read strictly: what is not understood is refused by its place (`messages[3].content[1]`), because a part that is left out in silence would
+be answered as if it had been read. Only text is taken; `name` of a message is not used.
+
+System and developer messages, wherever they stand, become the system text, in their order: a history has none in its middle here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ferrule.core.calls import Call
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.answer_folding import mend
+
+from .errors import Refused
+
+MOST_MESSAGES = 4096
+_SYSTEM = ("system", "developer")
+_TEXTS = {"text": "text", "refusal": "refusal"}
+"""Kinds of parts that are text, and where it stands in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a client says: `system` is empty where it gave no instructions."""
+
+    system: str
+    history: tuple[Message, ...]
+
+
+def parse_messages(value: object) -> Told:
+    """`messages` of a request. Raises Refused."""
+    if not isinstance(value, list) or not value:
+        raise Refused("`messages` must be a list with at least one message", param="messages")
+    listed = cast("list[Any]", value)
+    if len(listed) > MOST_MESSAGES:
+        raise Refused(f"{len(listed)} messages are more than {MOST_MESSAGES}", param="messages")
+    system: list[str] = []
+    reading = _Reading()
+    for place, one in enumerate(listed):
+        where = f"messages[{place}]"
+        fields = mapping(one, where)
+        if fields.get("role") in _SYSTEM:
+            system.append(_text(fields.get("content"), f"{where}.content"))
+        else:
+            reading.take(fields, where)
+    return Told("\n\n".join(filter(None, system)), reading.whole())
+
+
+class _Reading:
+    """The history so far. Results stand behind the calls that they answer, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self._history: list[Message] = []
+        self._asked: dict[str, Call] = {}
+        self._answers: dict[str, ToolMessage] = {}
+
+    def take(self, fields: Mapping[str, Any], where: str) -> None:
+        role = fields.get("role")
+        if role == "tool":
+            self._answer(fields, where)
+            return
+        self._close()
+        if role == "user":
+            self._history.append(UserMessage(_text(fields.get("content"), f"{where}.content")))
+        elif role == "assistant":
+            self._assistant(fields, where)
+        else:
+            raise Refused(f"{where} has the role {role!r}, which is not known here", param=f"{where}.role")
+
+    def whole(self) -> tuple[Message, ...]:
+        self._close()
+        return tuple(self._history)
+
+    def _assistant(self, fields: Mapping[str, Any], where: str) -> None:
+        for name, instead in (
+            ("function_call", "say it as `tool_calls`"),
+            ("audio", "only text is read here"),
+        ):
+            if fields.get(name):
+                raise Refused(f"{where} has `{name}`; {instead}", param=f"{where}.{name}")
+        calls = tuple(
+            _call(one, f"{where}.tool_calls[{place}]")
+            for place, one in enumerate(_listed(fields.get("tool_calls"), f"{where}.tool_calls"))
+        )
+        content = fields.get("content") if fields.get("content") is not None else ""
+        text = _text(content, f"{where}.content") or str(fields.get("refusal") or "")
+        if not text and not calls:
+            raise Refused(f"{where} has neither `content` nor `tool_calls`", param=where)
+        thought = fields.get("reasoning_content")
+        self._history.append(AssistantMessage(text, calls, thought if isinstance(thought, str) else ""))
+        self._asked = {call.id: call for call in calls}
+        if len(self._asked) != len(calls):
+            raise Refused(f"two calls of {where} have one id", param=f"{where}.tool_calls")
+
+    def _answer(self, fields: Mapping[str, Any], where: str) -> None:
+        name = fields.get("tool_call_id")
+        call = self._asked.get(mend(name)) if isinstance(name, str) else None
+        if call is None or call.id in self._answers:
+            raise Refused(
+                f"{where} answers the call {name!r}, which the message before it did not make, or which was answered",
+                param=f"{where}.tool_call_id",
+            )
+        text = _text(fields.get("content"), f"{where}.content")
+        self._answers[call.id] = ToolMessage(call.id, call.tool, text)
+
+    def _close(self) -> None:
+        missing = [name for name in self._asked if name not in self._answers]
+        if missing:
+            named = ", ".join(f"`{name}`" for name in missing)
+            raise Refused(
+                f"calls without an answer (a message of the role `tool`): {named}", param="messages"
+            )
+        self._history.extend(self._answers[name] for name in self._asked)
+        self._asked, self._answers = {}, {}
+
+
+def _call(value: object, where: str) -> Call:
+    fields = mapping(value, where)
+    if fields.get("type", "function") != "function":
+        raise Refused(
+            f"{where} is of the type {fields['type']!r}; there are only functions", param=f"{where}.type"
+        )
+    function = mapping(fields.get("function"), f"{where}.function")
+    name, arguments, id_ = function.get("name"), function.get("arguments", "{}"), fields.get("id")
+    if not isinstance(name, str) or not isinstance(arguments, str) or not isinstance(id_, str) or not id_:
+        raise Refused(
+            f"{where} needs `id`, and a `function` with `name` and `arguments` as text", param=where
+        )
+    return Call(mend(id_), mend(name), mend(arguments))
+
+
+def _text(content: object, where: str) -> str:
+    """Text, or a list of parts that are text. Half a surrogate pair, which no journal can hold, becomes U+FFFD."""
+    if isinstance(content, str):
+        return mend(content)
+    texts: list[str] = []
+    for place, part in enumerate(_listed(content, where, required=True)):
+        fields = mapping(part, f"{where}[{place}]")
+        kind = fields.get("type")
+        text = fields.get(_TEXTS[kind]) if isinstance(kind, str) and kind in _TEXTS else None
+        if not isinstance(text, str):
+            raise Refused(
+                f"{where}[{place}] is of the type {kind!r}; only text is read here", param=f"{where}[{place}]"
+            )
+        texts.append(text)
+    return mend("\n".join(texts))
+
+
+def _listed(value: object, where: str, *, required: bool = False) -> Sequence[Any]:
+    if value is None and not required:
+        return ()
+    if not isinstance(value, list):
+        raise Refused(
+            f"{where} must be text or a list" if required else f"{where} must be a list", param=where
+        )
+    return cast("list[Any]", value)
+
+
+def mapping(value: object, where: str) -> Mapping[str, Any]:
+    """An object of a request. Raises Refused."""
+    if not isinstance(value, dict):
+        raise Refused(f"{where} must be an object", param=where)
+    return cast("dict[str, Any]", value)

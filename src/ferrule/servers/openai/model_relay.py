@@ -1,0 +1,147 @@
+"""The models `provider:model`: one answer of a model to a client that runs its tools itself.
+
+No agent is at work and no tool of this machine is near: the client's messages and tools go to the model through `models.tool_modes.selection`,
+in the way that the model manages: its provider's tools field, a forced reply, text. So a model that was never taught to call tools calls
+those of the client. What comes back is a call for the client to make; nothing runs here, so there is nothing for the gate to judge or the
+journal to keep.
+
+A call that must be made (`tool_choice`) is asked for like any other; where none comes, the model is asked again in the constrained way, with a
+schema that allows calls alone. A reply of a given form that may also be a call takes two questions where no call comes: first with
+the tools, then with the form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+from ferrule.core.calls import Call, compact
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered, Usage
+from ferrule.models.client import Exchange, ModelOptions, Sink, Wire
+from ferrule.models.tool_modes.constrained import ConstrainedExchange, constrained_prompt, reply_schema
+from ferrule.models.tool_modes.selection import open_exchange
+
+from .answer_parts import Calls, Emit, Ended, Thoughts, Words
+from .errors import redacted
+from .requests import Asked
+
+_FINISH = {"end": "stop", "calls": "tool_calls", "length": "length", "filter": "content_filter"}
+
+
+@dataclass(slots=True)
+class Loan:
+    """One question of a client to a model. `way` is how calls are made, as the server's owner set it for this model."""
+
+    wire: Wire
+    way: str
+    options: ModelOptions
+    asked: Asked
+    emit: Emit
+    notices: list[str] = field(default_factory=list[str])
+    usage: Usage = field(default_factory=Usage)
+
+    async def work(self) -> Ended:
+        """The model's answer. Raises ProviderError, ConfigError."""
+        answer = await self._answer()
+        if answer.calls:
+            kept = answer.calls if self.asked.parallel else answer.calls[:1]
+            self.emit(Calls(tuple(_named(call, kept[:place]) for place, call in enumerate(kept))))
+        more: dict[str, Any] = {"way": answer.way}
+        if self.notices:
+            more["notices"] = [redacted(text) for text in self.notices]
+        stop = "calls" if answer.calls else answer.stop
+        return Ended(_FINISH[stop], self.usage, more)  # pyright: ignore[reportArgumentType]  a table of literals
+
+    async def _answer(self) -> ModelAnswered:
+        asked = self.asked
+        exchange, _ = await open_exchange(
+            self.wire, self.way, asked.told.system, asked.tools, self.options, self._notice
+        )
+        tools = bool(asked.tools) and asked.may
+        if not tools or not (asked.must or asked.schema is not None):
+            return await self._ask(exchange, tools=tools, schema=asked.schema, sink=_Speaking(self))
+        # What may have to be thrown away is not spoken.
+        answer = await self._ask(exchange, tools=True)
+        if answer.calls:
+            self._say(answer)
+            return answer
+        if asked.must:
+            return await self._forced()
+        return await self._ask(exchange, tools=False, schema=asked.schema, sink=_Speaking(self))
+
+    async def _ask(
+        self,
+        exchange: Exchange,
+        *,
+        tools: bool,
+        schema: Mapping[str, Any] | None = None,
+        sink: Sink | None = None,
+    ) -> ModelAnswered:
+        answer = await exchange.ask(self.asked.told.history, tools=tools, schema=schema, sink=sink)
+        self.usage += answer.usage
+        self.notices += [text for _, text in exchange.notices]
+        exchange.notices.clear()
+        return answer
+
+    async def _forced(self) -> ModelAnswered:
+        """A reply that can only be calls."""
+        asked = self.asked
+        system = "\n\n".join(filter(None, (asked.told.system, constrained_prompt(asked.tools))))
+        plain, _ = await open_exchange(self.wire, "native", system, (), self.options, self._notice)
+        exchange = ConstrainedExchange(plain, asked.tools)
+        answer = await self._ask(exchange, tools=False, schema=_calls_only(reply_schema(asked.tools)))
+        calls = _read(answer.text, {spec.wire_name for spec in asked.tools})
+        if not calls and answer.stop != "length":
+            raise ProviderError(f"{self.wire.model} made no call where one is required", code="no_call")
+        return replace(answer, text="", calls=calls, raw=None)
+
+    def _say(self, answer: ModelAnswered) -> None:
+        if answer.reasoning:
+            self.emit(Thoughts(answer.reasoning))
+        if answer.text:
+            self.emit(Words(answer.text))
+
+    def _notice(self, topic: str, text: str) -> None:
+        self.notices.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Speaking:
+    """A sink whose words go to the client as they come."""
+
+    loan: Loan
+
+    def text(self, piece: str) -> None:
+        self.loan.emit(Words(piece))
+
+    def reasoning(self, piece: str) -> None:
+        self.loan.emit(Thoughts(piece))
+
+    def notice(self, topic: str, text: str) -> None:
+        self.loan.notices.append(text)
+
+
+def _named(call: Call, before: tuple[Call, ...]) -> Call:
+    """A call with an id: clients know their calls by it."""
+    known = {one.id for one in before}
+    return call if call.id and call.id not in known else replace(call, id=f"call_{uuid4().hex[:24]}")
+
+
+def _calls_only(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a reply (`reply_schema`) without the form that is an answer in words."""
+    reply = schema["properties"]["reply"]
+    forms = [form for form in reply["anyOf"] if "calls" in form["properties"]]
+    return {**schema, "properties": {"reply": {**reply, "anyOf": forms}}}
+
+
+def _read(text: str, names: set[str]) -> tuple[Call, ...]:
+    """The calls of such a reply. What is cut or of another form has none."""
+    try:
+        made = json.loads(text)["reply"]["calls"]
+        return tuple(Call("", one["tool"], compact(one["arguments"])) for one in made if one["tool"] in names)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()

@@ -1,0 +1,117 @@
+"""Which models there are for clients: the agent under `ferrule`, and the models that it may work with or that are lent as they are.
+
+    ferrule                      the agent, with the model of its settings
+    ferrule/ollama:llama3.2      the agent, with another model
+    ollama:llama3.2              the model itself, for clients with tools of their own
+
+A client chooses among these and names no address: where a provider is and which key is used stands in the settings of whoever serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from ferrule.core.errors import FerruleError
+from ferrule.engine.agent import Agent
+from ferrule.models.client import ModelOptions, Wire
+from ferrule.runtime.assemble import Assembly, options_of, wire_of
+from ferrule.runtime.http.http_security import Visitor
+from ferrule.tools.catalog import Catalog
+
+from .errors import Refused
+
+AGENT = "ferrule"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a client's model id means. `agent` says whether an agent is to work with it."""
+
+    model: str
+    agent: bool
+
+
+class Models:
+    """The models of one server. Wires are made when they are first asked, and kept."""
+
+    def __init__(self, assembly: Assembly, offers: Iterable[str], *, named: bool) -> None:
+        self._assembly = assembly
+        self._own = assembly.agent.model
+        self._offered = tuple(dict.fromkeys((self._own, *offers)))
+        self._named = named
+        self._wires: dict[str, Wire] = {}
+        self._agents: dict[tuple[str, str, str], Agent] = {}
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids that clients may ask for."""
+        others = [f"{AGENT}/{name}" for name in self._offered if name != self._own]
+        return [AGENT, *others, *self._offered]
+
+    def choose(self, id_: str) -> Chosen:
+        """What an id means. Raises Refused for one that is not offered."""
+        if id_ == AGENT:
+            return Chosen(self._own, True)
+        agent, name = id_.startswith(f"{AGENT}/"), id_.removeprefix(f"{AGENT}/")
+        if name not in self._offered:
+            known = ", ".join(f"`{one}`" for one in self.ids)
+            raise Refused(
+                f"there is no model `{id_[:200]}` here; there are {known}",
+                param="model",
+                code="model_not_found",
+                status=404,
+            )
+        return Chosen(name, agent)
+
+    def entry(self, id_: str) -> dict[str, Any]:
+        """A model as the API lists it. Raises Refused."""
+        self.choose(id_)
+        return {"id": id_, "object": "model", "created": 0, "owned_by": AGENT}
+
+    def wire(self, model: str) -> Wire:
+        """The wire of an offered model. Raises ConfigError."""
+        if model == self._own:
+            return self._assembly.agent.wire
+        if model not in self._wires:
+            self._wires[model] = wire_of(self._assembly.settings, model)
+        return self._wires[model]
+
+    def options(self, model: str) -> ModelOptions:
+        """What the settings say of a model. Raises ConfigError."""
+        return options_of(self._assembly.settings, model)
+
+    def way(self, model: str) -> str:
+        """How calls are made with a model, as the settings say."""
+        mode = self._assembly.settings.for_model(model).tool_mode
+        return "auto" if mode == "none" else mode
+
+    def agent(self, model: str, visitor: Visitor) -> Agent:
+        """The agent that works with a model for whoever came. Raises ConfigError."""
+        user = (visitor.tenant, visitor.user) if self._named else ("", "")
+        if (*user, model) not in self._agents:
+            self._agents[*user, model] = self._agent(model, user)
+        return self._agents[*user, model]
+
+    async def close(self) -> None:
+        """Give the connections back; the assembly's own stay its owner's. An error of one is told and holds up no other."""
+        wires, self._wires = list(self._wires.values()), {}
+        for wire in wires:
+            try:
+                await wire.close()
+            except FerruleError as error:
+                self._assembly.notice(error.detail)
+
+    def _agent(self, model: str, user: tuple[str, str]) -> Agent:
+        base = self._assembly.agent
+        wire = self.wire(model)
+        made = base.working_for(*user, base.journal) if self._named else copy(base)
+        if model != self._own:
+            mine = self._assembly.settings.for_model(model)
+            made.change_model(wire, options=self.options(model), way=self.way(model))
+            made.limits = mine.limits
+            if not mine.tools_enabled or mine.tool_mode == "none":
+                made.catalog = Catalog()
+        return made

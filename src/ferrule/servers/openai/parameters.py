@@ -1,0 +1,132 @@
+"""What a client may set besides its messages: checked, never ignored in silence.
+
+    taken      temperature, top_p, max_tokens, max_completion_tokens, seed, presence_penalty, frequency_penalty, reasoning_effort, stop, n (1)
+    ignored    store, metadata, user, service_tier, safety_identifier, prompt_cache_key, prompt_cache_retention, prediction
+    refused    everything else, by its name
+
+Which of those that are taken a provider can be told is in `_TOLD`; one that it cannot be told is refused for its models. `stop` is
+carried out here, on what the model says, because a grammar that holds a reply must not be cut by a provider. What is ignored changes no
+answer: bookkeeping of the API's owner, and hints for its caches. `user` names nobody here: who asks is known by the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from ferrule.models.client import ModelOptions
+
+from .errors import Refused
+
+MOST_STOPS = 16
+EVERYWHERE = frozenset(("temperature", "max_tokens"))
+_CHAT = EVERYWHERE | {"seed", "top_p", "presence_penalty", "frequency_penalty"}
+_TOLD: dict[str, frozenset[str]] = {
+    "openai": _CHAT | {"reasoning_effort"},
+    "openai-responses": EVERYWHERE | {"top_p", "reasoning_effort"},
+    "anthropic": EVERYWHERE | {"top_p", "reasoning_effort"},
+    "ollama": _CHAT | {"reasoning_effort"},
+    "local": _CHAT,
+    "any": _CHAT | {"reasoning_effort"},
+    "scripted": _CHAT,
+}
+_IGNORED = frozenset((
+    "store", "metadata", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "prediction",
+))  # fmt: skip
+_ELSEWHERE = frozenset((
+    "model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "response_format",
+    "max_completion_tokens", "stop", "n", "reasoning_effort",
+))  # fmt: skip
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+_EFFORTS: dict[str, bool | str] = {"none": False, "low": "low", "medium": "medium", "high": "high"}
+_HARMLESS: dict[str, tuple[Any, ...]] = {
+    "logprobs": (False,), "top_logprobs": (0,), "logit_bias": ({},), "modalities": (["text"],), "functions": ([],),
+}  # fmt: skip
+"""Values of fields that are not taken which ask for nothing: clients send them as defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a client set of the model's settings, by the names of the API; `stop` ends the text before any of these."""
+
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    stop: tuple[str, ...] = ()
+
+    def over(self, options: ModelOptions, model: str) -> ModelOptions:
+        """These over what the server's owner set, whose bound on the length of answers stays. Raises Refused for what cannot be told."""
+        provider = model.partition(":")[0]
+        for name in self.given:
+            if name not in _TOLD.get(provider, EVERYWHERE):
+                raise Refused(
+                    f"`{name}` cannot be set for `{model}`", param=name, code="unsupported_parameter"
+                )
+        left = dict(self.given)
+        most = left.pop("max_tokens", None)
+        bound = [one for one in (most, options.max_tokens) if one is not None]
+        thinking = left.pop("reasoning_effort", None)
+        options = replace(
+            options,
+            temperature=left.pop("temperature", options.temperature),
+            seed=left.pop("seed", options.seed),
+            max_tokens=min(bound) if bound else None,
+            thinking=options.thinking if thinking is None else _EFFORTS[thinking],
+        )
+        if not left:
+            return options
+        more: dict[str, Any] = {"options": left} if provider == "ollama" else left
+        return replace(options, extra={**options.extra, **more})
+
+
+def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
+    """The settings of a request. Raises Refused for any field of it that is not known."""
+    given: dict[str, Any] = {}
+    for name, value in fields.items():
+        if value is None or name in _ELSEWHERE or name in _IGNORED:
+            continue
+        if name in _RANGES:
+            given[name] = _within(name, value)
+        elif name == "seed":
+            given[name] = _integer(name, value, least=None)
+        elif name == "max_tokens":
+            given[name] = _integer(name, value, least=1)
+        elif value not in _HARMLESS.get(name, ()):
+            raise Refused(f"`{name}` is not supported here", param=name, code="unsupported_parameter")
+    if fields.get("max_completion_tokens") is not None:
+        given["max_tokens"] = _integer("max_completion_tokens", fields["max_completion_tokens"], least=1)
+    if fields.get("n") not in (None, 1) or fields.get("n") is True:
+        raise Refused("`n` can only be 1: one answer a request", param="n", code="unsupported_value")
+    effort = fields.get("reasoning_effort")
+    if effort is not None:
+        if not isinstance(effort, str) or effort not in _EFFORTS:
+            raise Refused(f"`reasoning_effort` is one of {', '.join(_EFFORTS)}", param="reasoning_effort")
+        given["reasoning_effort"] = effort
+    return Sampling(given, _stops(fields.get("stop")))
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if len(listed) > MOST_STOPS or not all(isinstance(one, str) and one for one in listed):
+        raise Refused(f"`stop` is a text, or a list of at most {MOST_STOPS} that are not empty", param="stop")
+    return tuple(listed)
+
+
+def _within(name: str, value: object) -> float:
+    low, high = _RANGES[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise Refused(f"`{name}` is a number from {low} to {high}", param=name)
+    return value
+
+
+def _integer(name: str, value: object, *, least: int | None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+        raise Refused(f"`{name}` is a whole number" + (f" from {least} on" if least else ""), param=name)
+    return value

@@ -1,0 +1,156 @@
+"""The endpoint: `POST /v1/chat/completions`, `GET /v1/models`, `GET /v1/models/{id}`, behind a door with a token.
+
+    server = OpenAiServer(assembly, token=token, port=8330)
+    await server.run()
+
+At most `at_once` requests are worked at a time; one more is answered with 429 before anything of it is done. Bodies are bounded, and so is
+everything that is kept between requests (`conversations`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from socket import socket
+from typing import Any
+
+from ferrule.core.errors import FerruleError
+from ferrule.engine.session import Session
+from ferrule.models.client import ModelOptions
+from ferrule.runtime.assemble import Assembly
+from ferrule.runtime.http.http_security import Application, Door, Receive, Scope, Send, Visitor, Who
+from ferrule.runtime.http.server import address_of, hosts_of, serve
+from ferrule.storage.locations import artifacts_at
+
+from .agents import Agents, check_for_agent
+from .answer_parts import Emit, Ended, Work
+from .errors import Refused, refusal_of, send_json, send_refusal, shaped
+from .model_relay import Loan
+from .models import Chosen, Models
+from .requests import Asked, parse_request
+from .responses import Reply
+
+MOST = 8 * 1024 * 1024
+"""Bytes of a request."""
+CHAT = "/v1/chat/completions"
+LIST = "/v1/models"
+
+
+class OpenAiServer:
+    """One assembly behind one address. `offers` are models besides its own that clients may ask, with an agent or without.
+
+    `token` is the one there is, or whom each stands for: then every user has sessions of their own in the journal. `url` is how clients reach
+    it, where that is not `http://host:port`. `app` is the ASGI application, for servers of one's own. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        *,
+        token: str | Mapping[str, Who],
+        offers: Iterable[str] = (),
+        yes_to: tuple[str, ...] = (),
+        host: str = "127.0.0.1",
+        port: int = 8330,
+        url: str = "",
+        at_once: int = 8,
+    ) -> None:
+        self._assembly = assembly
+        self._host, self._port = host, port
+        self.url = address_of(host, port, url)
+        self.models = Models(assembly, offers, named=not isinstance(token, str))
+        where, most, days = (assembly.settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
+        self._agents = Agents(self._leave, artifacts_at(where, max_bytes=most, days=days), yes_to)
+        self._at_once = at_once
+        self._at_work: set[asyncio.Task[Any]] = set()
+        door = Door(self._answer, token=token, hosts=hosts_of(host, port, self.url), most=MOST)
+        self.app: Application = shaped(door)
+
+    async def run(self, listening: socket | None = None) -> int:
+        """Serve until the process is told to end; then every run is ended and written down. The exit code. `listening`: see `runtime.http.server`."""
+        try:
+            return await serve(self.app, self._host, self._port, listening=listening)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End what is at work, close sessions and connections. The assembly stays open."""
+        left = list(self._at_work)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        await self._agents.close()
+        await self.models.close()
+
+    async def _leave(self, session: Session) -> None:
+        await self._assembly.leave(session, strict=False)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._routed(scope, receive, send)
+        except Refused as refused:
+            await send_refusal(send, refused)
+        except FerruleError as error:
+            await send_refusal(send, refusal_of(error, begun=False))
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, path = scope["method"], scope["path"]
+        if path != CHAT and path != LIST and not path.startswith(f"{LIST}/"):
+            raise Refused(f"there is no `{path[:200]}` here", status=404)
+        if method != ("POST" if path == CHAT else "GET"):
+            raise Refused(f"`{path[:200]}` does not take {method}", status=405)
+        if path == CHAT:
+            await self._chat(scope["state"]["visitor"], receive, send)
+        elif path == LIST:
+            await send_json(
+                send, {"object": "list", "data": [self.models.entry(id_) for id_ in self.models.ids]}
+            )
+        else:
+            await send_json(send, self.models.entry(path.removeprefix(f"{LIST}/")))
+
+    async def _chat(self, visitor: Visitor, receive: Receive, send: Send) -> None:
+        # The door has read the body; it comes as one message.
+        asked = parse_request((await receive())["body"])
+        chosen = self.models.choose(asked.model)
+        if not asked.told.history:
+            raise Refused("`messages` needs a message besides instructions", param="messages")
+        if chosen.agent:
+            check_for_agent(asked)
+        options = asked.sampling.over(self.models.options(chosen.model), chosen.model)
+        if len(self._at_work) >= self._at_once:
+            raise Refused(
+                f"{self._at_once} requests are worked already; try again later",
+                status=429,
+                again=True,
+                after=1,
+            )
+        task = asyncio.current_task()
+        assert task is not None
+        reply = Reply(
+            self._work(chosen, options, visitor, asked),
+            asked.model,
+            stream=asked.stream,
+            include_usage=asked.include_usage,
+            stop=asked.sampling.stop,
+            begun=chosen.agent,
+            notice=self._assembly.notice,
+        )
+        self._at_work.add(task)
+        try:
+            await reply.send(receive, send)
+        finally:
+            self._at_work.discard(task)
+
+    def _work(self, chosen: Chosen, options: ModelOptions, visitor: Visitor, asked: Asked) -> Work:
+        async def work(emit: Emit) -> Ended:
+            if chosen.agent:
+                agent = self.models.agent(chosen.model, visitor)
+                return await self._agents.work(agent, options, visitor, asked, emit)
+            wire = self.models.wire(chosen.model)
+            # Tools that the provider runs itself were meant for the agent, whose gate is asked about them.
+            lent = replace(options, provider_tools=())
+            return await Loan(wire, self.models.way(chosen.model), lent, asked, emit).work()
+
+        return work

@@ -1,0 +1,132 @@
+"""One writer per session, across machines: a row with an expiry, and a token that tells the last holder from all earlier ones.
+
+A holder is a journal, by a random id. Taking a session raises its token by one, and every append names the token it was
+given: whoever was stopped, cut off or suspended while another took over has an old token and writes nothing any
+more, whatever it believes. The expiry only says from when on others may take over; the clock is the server's alone.
+
+A thread renews what is held; an append renews, too. After `kill -9` a session is therefore free only when the lease has run out
+(`seconds`), and not at once as with a file, whose locks the kernel gives back.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from uuid import uuid4
+
+from ferrule.core.errors import FerruleError, JournalError
+
+from .hash_chain import FIRST
+from .postgres_connection import Lost, Postgres
+from .sessions import unknown
+
+SECONDS = 30.0
+"""How long a session stays with a holder that is not heard of any more."""
+PATIENCE = 2.0
+"""Seconds that a renewal may take: it holds up appends for no longer."""
+
+_TAKE = """
+INSERT INTO {s}.sessions AS held (session, hash, holder, until)
+VALUES (%(session)s, %(first)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second')
+ON CONFLICT (session) DO UPDATE SET token = held.token + 1, holder = excluded.holder, until = excluded.until
+WHERE (held.holder IS NULL OR held.holder = excluded.holder OR held.until < clock_timestamp())
+  AND (held.seq = 0 OR %(tenant)s::text IS NULL OR (held.tenant = %(tenant)s AND held."user" = %(user)s))
+RETURNING no, token, seq, hash, tenant, "user"
+"""
+_OWNER = """SELECT tenant, "user", seq FROM {s}.sessions WHERE session = %s"""
+# What was never written is nobody's session: its row goes, and the rights of a worker suffice for that row only.
+_RELEASE = """
+WITH unwritten AS (DELETE FROM {s}.sessions WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq = 0)
+UPDATE {s}.sessions SET holder = NULL, until = NULL WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq > 0
+"""
+_RENEW = """
+UPDATE {s}.sessions AS mine SET until = clock_timestamp() + %(seconds)s * interval '1 second'
+FROM unnest(%(nos)s::bigint[], %(tokens)s::bigint[]) AS held (no, token)
+WHERE mine.no = held.no AND mine.token = held.token RETURNING mine.no
+"""
+
+
+class Taken(NamedTuple):
+    """A session that is held now: its row, the token to write with, and where the session stands."""
+
+    no: int
+    token: int
+    seq: int
+    hash: bytes
+    tenant: str
+    user: str
+
+
+class PostgresLeases:
+    """The leases of one journal. Statements run under the lock of `db`."""
+
+    def __init__(self, db: Postgres, seconds: float) -> None:
+        self._db = db
+        self.seconds = seconds
+        self.holder = uuid4()
+        self._take, self._release, self._renew, self._owner = (
+            sql.format(s=f'"{db.schema}"') for sql in (_TAKE, _RELEASE, _RENEW, _OWNER)
+        )
+
+    def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Taken:
+        """Become the writer of a session, with a new token also if we were it already.
+
+        Raises JournalError (`journal_leased`) if another is, SessionNotFound if it belongs to somebody else than `owner`.
+        """
+        tenant, user = owner or (None, None)
+        values = {
+            "session": session,
+            "first": FIRST,
+            "holder": self.holder,
+            "seconds": self.seconds,
+            "tenant": tenant,
+            "user": user,
+        }
+        doing = f"taking `{session}`"
+        rows = self._db.ask(self._take, values, doing=doing, until=until)
+        if rows:
+            return Taken(*rows[0])
+        owners = self._db.ask(self._owner, (session,), doing=doing, until=until)
+        if owner and owners and owners[0][2] and owners[0][:2] != owner:
+            raise unknown(session)
+        raise JournalError(
+            f"session `{session}` is in use by another process",
+            code="journal_leased",
+            hint=f"wait until it ends (if it died, {self.seconds:g} s at the most), or start a new session",
+            retryable=True,
+        )
+
+    def release(self, nos: list[int], until: float) -> None:
+        """Let others take these sessions. Where the server cannot be reached, the expiry does it."""
+        try:
+            self._db.attempt(
+                self._release, {"nos": nos, "holder": self.holder}, doing="releasing", until=until
+            )
+        except Lost:
+            self._db.drop()
+        except FerruleError as error:
+            if not error.code.endswith("_unreachable"):
+                raise
+
+    def renew(self, held: Mapping[int, int], until: float) -> set[int]:
+        """Keep the sessions `{row: token}` for another while; those that were lost to others. Raises Lost, JournalError."""
+        values = {"nos": list(held), "tokens": list(held.values()), "seconds": self.seconds}
+        rows = self._db.attempt(self._renew, values, doing="renewing leases", until=until)
+        return set(held) - {row[0] for row in rows}
+
+
+def keep_renewing(renew: Callable[[], None], every: float, stopped: threading.Event) -> None:
+    """Call a method of an object every so many seconds in a thread, until `stopped` is set or the object is gone."""
+    method = weakref.WeakMethod(renew)
+
+    def work() -> None:
+        while not stopped.wait(every):
+            alive = method()
+            if alive is None:
+                return
+            alive()
+            del alive
+
+    threading.Thread(target=work, name="ferrule-leases", daemon=True).start()

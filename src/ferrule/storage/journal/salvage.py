@@ -1,0 +1,174 @@
+"""What to do with a damaged journal: keep all that verifies in a new one, and the old one aside, untouched."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ferrule.core.errors import JournalError
+from ferrule.core.events import Noticed
+from ferrule.core.identity import Identity
+
+from . import hash_chain, sqlite_integrity, sqlite_rows
+from .sqlite import INSERT, SqliteJournal
+from .sqlite_database import BITS, check_not_older, make_lock, open_database
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """`aside` is the old journal, `kept` the number of events per session, `lost` a sentence per cut."""
+
+    aside: Path
+    kept: dict[str, int] = field(default_factory=dict[str, int])
+    lost: list[str] = field(default_factory=list[str])
+
+
+def salvage(path: Path) -> Salvaged:
+    """Replace the journal by one that holds what is intact of each session, from its first event on.
+
+    A session that was cut gets a `notice` at its end that says so. The old file is only read, then renamed to
+    `<name>.damaged-<n>` (with its `-wal`). Raises JournalError if it is missing, in use, or of an
+    older version.
+    """
+    path = path.absolute()
+    if not path.exists():
+        raise JournalError(f"no journal `{path}`", code="journal_unusable")
+    leases = make_lock(path)
+    try:
+        if not leases.alone():
+            raise JournalError(
+                f"`{path}` is in use by another process", code="journal_busy", hint="end it, then try again"
+            )
+        _refuse_older(path)
+        draft = path.with_name(path.name + ".salvage")
+        for suffix in _SUFFIXES:
+            draft.with_name(draft.name + suffix).unlink(missing_ok=True)
+        salvaged = Salvaged(_free_name(path))
+        _copy(path, draft, salvaged)
+        for suffix in ("-wal", "-shm", ""):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.rename(salvaged.aside.with_name(salvaged.aside.name + suffix))
+        draft.rename(path)
+        draft.with_name(draft.name + ".lock").unlink(missing_ok=True)
+        return salvaged
+    finally:
+        leases.close()
+
+
+def _refuse_older(path: Path) -> None:
+    """Nothing in the tables of an older version would be found intact. What its header says may be damage, too."""
+    old = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    try:
+        check_not_older(old, str(path))
+    except sqlite3.DatabaseError:
+        return
+    finally:
+        old.close()
+
+
+_SUFFIXES = ("", "-wal", "-shm", ".lock")
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (name := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return name
+
+
+def _copy(path: Path, draft: Path, salvaged: Salvaged) -> None:
+    leases = make_lock(draft)
+    try:
+        new = open_database(draft, "power", leases)
+    finally:
+        leases.close()
+    cut: list[tuple[Identity, str]] = []
+    try:
+        old = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+        try:
+            for no, session in _sessions(old, salvaged):
+                last, reason = _copy_session(old, new, no, session)
+                if last is not None:
+                    salvaged.kept[session] = last[0]
+                if reason:
+                    salvaged.lost.append(reason)
+                    if last is not None:
+                        cut.append((Identity(last[2], last[3], session, last[1]), reason))
+        finally:
+            old.close()
+    finally:
+        new.close()
+    with SqliteJournal(draft, durability="power") as journal:
+        for identity, reason in cut:
+            notice = Noticed("journal.salvaged", reason)
+            journal.append(identity.session, identity.run, [notice], identity=identity)
+
+
+def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int, str]]:
+    """Numbers and names, from the table of sessions and, for what it lacks, from first events."""
+    names: dict[int, str] = {}
+    try:
+        names.update(old.execute("SELECT no, session FROM sessions").fetchall())
+    except sqlite3.DatabaseError as error:
+        salvaged.lost.append(
+            f"the table of sessions cannot be read ({error}); names are taken from first events"
+        )
+    first = 0
+    try:
+        while row := old.execute(
+            "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1", (first,)
+        ).fetchone():
+            no = row[0] >> BITS
+            if no not in names and not row[1]:
+                salvaged.lost.append(f"a session (number {no}) without its first event")
+            elif no not in names:
+                names[no] = row[1]
+            first = no + 1 << BITS
+    except sqlite3.DatabaseError as error:
+        salvaged.lost.append(f"looking for sessions ended early ({error})")
+    yield from sorted(names.items())
+
+
+def _copy_session(
+    old: sqlite3.Connection, new: sqlite3.Connection, no: int, session: str
+) -> tuple[tuple[Any, ...] | None, str]:
+    """Copy what verifies; `((number of the last row, its run, tenant, user), why it ended early)`."""
+    seen: list[tuple[Any, ...]] = []
+
+    def watched() -> Iterator[tuple[Any, ...]]:
+        for row in sqlite_rows.raw(old, session, no, nullcontext()):
+            seen[:] = [row]
+            yield row
+
+    last: tuple[Any, ...] | None = None
+    new.execute("BEGIN")
+    try:
+        for seq, digest in hash_chain.check(session, watched()):
+            run, tenant, user, kind, time, body = (part.decode() for part in seen[0][2:8])
+            if last is None:
+                sqlite_integrity.add(new, session, tenant, user, no=no)
+            last = (seq, run, tenant, user)
+            name = session if seq == 1 else None
+            row = (
+                no << BITS | seq,
+                hash_chain.seal(digest),
+                int(time),
+                run,
+                kind,
+                tenant,
+                user,
+                body,
+                digest,
+                name,
+            )
+            new.execute(INSERT, row)
+        return last, ""
+    except JournalError as error:
+        return last, error.detail
+    finally:
+        new.execute("COMMIT")

@@ -1,0 +1,90 @@
+"""Reading a session's rows from the tables of `database`, a page at a time.
+
+No statement stays open between pages: an open read would pin an old state of the file, and the next
+append of the same connection would fail because another process had written meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ferrule.core.errors import JournalError
+
+from . import hash_chain
+from .sqlite_database import BITS
+
+PAGE = 128
+"""Rows read at once."""
+LAST_NUMBER = 1 << 63 - BITS
+"""From here on a session's number leaves no room for its events in a row's key."""
+_RAW = "seal, " + ", ".join(
+    f"CAST({name} AS BLOB)" for name in ("run", "tenant", "user", "kind", "time", "body")
+)
+RAW = f"{_RAW}, hash"
+"""The columns that `chain.check` wants."""
+
+
+def span(no: int) -> tuple[int, int]:
+    """First and last possible key of a session's rows. Raises JournalError for a number that no session can have."""
+    if not 0 < no < LAST_NUMBER:
+        raise JournalError(
+            f"a session has the number {no} in the table of sessions, and no session can have it",
+            code="journal_corrupt",
+            hint="`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside",
+        )
+    return no << BITS, (no + 1 << BITS) - 1
+
+
+def page(
+    db: sqlite3.Connection, no: int, start: int, columns: str, *, limit: int = PAGE
+) -> list[tuple[Any, ...]]:
+    """Rows of a session from number `start` on: `(seq, *columns)`."""
+    low, high = span(no)
+    sql = f"SELECT id - {low}, {columns} FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT {limit}"
+    return db.execute(sql, (low + start, high)).fetchall()
+
+
+def raw(
+    db: sqlite3.Connection, session: str, no: int, lock: AbstractContextManager[object]
+) -> Iterator[tuple[Any, ...]]:
+    """All rows of a session for `chain.check`. Raises JournalError naming the first one that cannot be read.
+
+    The last row of a page is read again with the next page: had another process appended in between, its seal
+    would be out of date.
+    """
+    held: tuple[Any, ...] | None = None
+    limit = PAGE
+    while True:
+        try:
+            with lock:
+                rows = page(db, no, held[0] if held else 0, RAW, limit=limit)
+        except sqlite3.DatabaseError:
+            if limit > 2 or (limit == 2 and held is None):
+                # Somewhere in this page the file is damaged: go on row by row up to that place.
+                limit = 2 if limit > 2 else 1
+                continue
+            if held is not None:
+                yield held
+            hash_chain.broken(session, held[0] + 1 if held else 1, "cannot be read")
+        if not rows or (held is not None and len(rows) == 1):
+            yield from rows
+            return
+        yield from rows[:-1]
+        held, limit = rows[-1], max(limit, 2)
+
+
+def last(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
+    """Number and hash of a session's last row, and whether it has its seal."""
+    row = db.execute(
+        f"SELECT id - {no << BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        span(no),
+    ).fetchone()
+    if row is None:
+        hash_chain.broken(session, 1, "and what may follow it are missing")
+    seq, digest, mark = row
+    if not isinstance(digest, bytes):
+        hash_chain.broken(session, seq, "was changed")
+    return seq, digest, mark == hash_chain.seal(digest)

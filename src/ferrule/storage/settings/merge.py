@@ -1,0 +1,129 @@
+"""Layers of settings laid over each other, and what a repository may not do with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.permissions.rules import Layer, List, Rule, parse_rule
+
+from .table import BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS, SAME_AS, SETTINGS, Setting
+from .values import Entries, Entry
+
+Source = Literal["default", "user", "project", "environment", "flags"]
+ORDER: tuple[Source, ...] = ("default", "user", "project", "environment", "flags")
+"""The layers, the weakest first."""
+
+_RULES: dict[Source, Layer] = {"user": "user", "project": "project", "environment": "flags", "flags": "flags"}
+# Maps have no value of their own: their entries stand under keys like `models.<name>.<key>`.
+_PLAIN = tuple(setting for setting in SETTINGS if setting.kind not in ("models", "providers"))
+_MODEL = {setting.key: setting for setting in MODEL_SETTINGS}
+_PROVIDER = {setting.key: setting for setting in PROVIDER_SETTINGS}
+
+
+@frozen
+class Origin:
+    """Where a value comes from: the layer, and the place in it (`file:line:column`, a variable, a flag)."""
+
+    layer: Source = "default"
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.layer} ({self.where})" if self.where else self.layer
+
+
+@dataclass(slots=True)
+class Merged:
+    """Values and origins by key; what was kept from a repository is in `notices`."""
+
+    values: dict[str, Any] = field(default_factory=lambda: {s.key: s.default for s in _PLAIN})
+    origins: dict[str, Origin] = field(default_factory=lambda: {s.key: Origin() for s in _PLAIN})
+    rules: list[Rule] = field(default_factory=list[Rule])
+    notices: list[str] = field(default_factory=list[str])
+
+    def add(self, layer: Source, entries: Entries, *, root: str = "") -> None:
+        """Lay a layer over what is there. `root` is the folder that `/…` in its rules starts from.
+
+        Raises ConfigError for what a repository must not set and for rules that cannot be parsed.
+        """
+        # A model's own limits are compared with the limits for all models, so those come first.
+        for key in sorted(entries, key=lambda key: key not in BY_KEY):
+            entry, setting = entries[key], declared(key)
+            if key.startswith("permissions."):
+                self._add_rules(layer, key, entry, root)
+            if layer == "project":
+                self._add_from_project(key, setting, entry)
+            else:
+                self._set(layer, key, setting, entry.value, entry.where)
+
+    def _set(self, layer: Source, key: str, setting: Setting, value: Any, where: str) -> None:
+        if setting.project == "extend":
+            value = tuple(dict.fromkeys((*self.values[key], *value)))
+        self.values[key], self.origins[key] = value, Origin(layer, where)
+
+    def _add_from_project(self, key: str, setting: Setting, entry: Entry) -> None:
+        if setting.project == "never" or key.startswith("providers."):
+            raise _refused(entry.where, f"`{key}` cannot be set by a repository")
+        if entry.value in setting.refused:
+            raise _refused(entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository")
+        kept = self.values.get(key)
+        if kept is None and (same := SAME_AS.get(key.rpartition(".")[2])) and key not in BY_KEY:
+            kept = self.values[same]
+        value, problem = _tightened(setting, kept, entry.value)
+        if problem:
+            self.notices.append(f"{entry.where}: `{key}`: {problem}")
+        if value != kept or not problem:
+            self._set("project", key, setting, value, entry.where)
+
+    def _add_rules(self, layer: Source, key: str, entry: Entry, root: str) -> None:
+        name = cast(List, key.rpartition(".")[2])
+        places = entry.parts or (entry.where,) * len(entry.value)
+        for text, where in zip(entry.value, places, strict=True):
+            try:
+                self.rules.append(parse_rule(text, name, layer=_RULES[layer], root=root))
+            except ConfigError as error:
+                raise ConfigError(f"{where}: {error.detail}", code=error.code, hint=error.hint) from error
+
+
+def declared(key: str) -> Setting:
+    """The row of the table for a key, also for `models.<name>.<key>`."""
+    if key in BY_KEY:
+        return BY_KEY[key]
+    rows = _MODEL if key.startswith("models.") else _PROVIDER
+    return rows[key.rpartition(".")[2]]
+
+
+def _tightened(setting: Setting, kept: Any, wanted: Any) -> tuple[Any, str]:
+    """`(value, why it is not what the repository wanted)`."""
+    match setting.project:
+        case "lower" if wanted is None or (kept is not None and wanted > kept):
+            bound = "no bound" if wanted is None else f"{wanted:g}"
+            return kept, f"{bound} is not taken, a repository can only lower it" if wanted != kept else ""
+        case "off" if wanted and kept is False:
+            return kept, "a repository can only turn it off"
+        case "on" if not wanted and kept is True:
+            return kept, "a repository can only turn it on"
+        case "narrow" if kept is not None:
+            names = cast(tuple[str, ...], wanted if wanted is not None else kept)
+            more = [name for name in names if name not in kept]
+            rest = tuple(name for name in names if name in kept)
+            return (
+                rest,
+                f"{', '.join(f'`{m}`' for m in more)} not added, a repository can only narrow it"
+                if more
+                else "",
+            )
+        case "widen" if kept is not None:
+            return tuple(dict.fromkeys((*kept, *cast(tuple[str, ...], wanted)))), ""
+        case _:
+            return wanted, ""
+
+
+def _refused(where: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{where}: {what}",
+        code="setting_not_for_projects",
+        hint="set it in your own settings file, in the environment or with a flag",
+    )

@@ -1,0 +1,343 @@
+"""From what a person wrote to the value of a setting: by type from a file, as text from the environment and flags.
+
+Errors name the place (`file:line:column`, the variable, the flag), what was found and what is wanted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, cast
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.tools.reliability import policies, read_policy
+
+from .table import ALIASES, BY_KEY, MODEL_ALIASES, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, Setting
+from .yaml_tree import Node
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_MAPS = ("models", "providers", "actions", "servers", "policy", "policies", "loading")
+"""Kinds that only a file can hold."""
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_WANTED = {
+    "text": "text",
+    "flag": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "seconds": "seconds, or a time like `90s`, `5m`",
+    "names": "a list of names",
+    "path": "a path",
+    "thinking": "true, false, `low`, `medium`, `high` or `max`",
+}
+
+
+@frozen
+class Entry:
+    """A value that a layer sets. `where` names the place; `parts` those of a list's items or a map's entries."""
+
+    value: Any
+    where: str
+    parts: tuple[str, ...] = ()
+
+
+ARTIFACTS = ("tools", "hooks")
+"""Sections that may also be lists of what a file brings to a run (`extensions.tool_files.sources`): those hold no settings."""
+
+Entries = dict[str, Entry]
+"""What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
+
+
+def read_tree(root: Node) -> Entries:
+    """The settings of a file. Raises ConfigError for unknown keys, wrong types and values out of range."""
+    entries: Entries = {}
+    _read_group(root, "", entries)
+    return entries
+
+
+def _read_group(group: Node, prefix: str, entries: Entries) -> None:
+    if group.pairs is None:
+        raise group.error(f"{f'`{prefix[:-1]}`' if prefix else 'the file'} must hold `key: value` lines")
+    for name, (key, value) in group.pairs.items():
+        path = ALIASES.get(prefix + name, prefix + name)
+        setting = BY_KEY.get(path)
+        if path in ARTIFACTS and value.items is not None:
+            continue
+        # `reserved: [x]` is short for `reserved: {extend: [x]}`; the long form is a group.
+        if _is_group(prefix + name) and (setting is None or value.pairs is not None):
+            if value.value is not None:
+                _read_group(value, f"{prefix}{name}.", entries)
+        elif setting is None:
+            raise unknown(key.where, prefix + name)
+        elif setting.kind in ("models", "providers"):
+            _read_map(setting, value, entries)
+        elif path in entries:
+            raise key.error(f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}")
+        else:
+            entries[path] = _entry(setting, path, value)
+
+
+def _is_group(path: str) -> bool:
+    return any(key.startswith(path + ".") for key in (*BY_KEY, *ALIASES))
+
+
+def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
+    rows = MODEL_SETTINGS if setting.kind == "models" else PROVIDER_SETTINGS
+    by_key = {row.key: row for row in rows}
+    aliases = MODEL_ALIASES if setting.kind == "models" else {}
+    for name, (_, group) in _mapping(node, setting.key).items():
+        for key, (key_node, value) in _mapping(group, f"{setting.key}.{name}").items():
+            row = by_key.get(aliases.get(key, key))
+            path = f"{setting.key}.{name}.{aliases.get(key, key)}"
+            if key in ("api_key", "key", "token"):
+                raise key_node.error(
+                    "keys are not kept in files", hint="name the variable: `api_key_env: NAME`"
+                )
+            if row is None:
+                raise unknown(
+                    key_node.where,
+                    f"{setting.key}.{name}.{key}",
+                    [f"{setting.key}.{name}.{k}" for k in by_key],
+                )
+            if path in entries:
+                raise key_node.error(
+                    f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}"
+                )
+            entries[path] = _entry(row, path, value)
+
+
+def _mapping(node: Node, path: str) -> dict[str, tuple[Node, Node]]:
+    if node.pairs is None:
+        raise node.error(f"`{path}` = {_shown(node.value)}: must hold `key: value` lines")
+    return node.pairs
+
+
+def _entry(setting: Setting, path: str, node: Node) -> Entry:
+    if setting.kind == "names" and node.items is not None:
+        names = tuple(_typed(setting, path, item.value, item.where, item=True) for item in node.items)
+        return Entry(names, node.where, tuple(item.where for item in node.items))
+    if setting.kind == "actions":
+        return _actions(setting, path, node)
+    if setting.kind == "servers":
+        return Entry(_plain(node), node.where)
+    if setting.kind == "objects":
+        return _objects(path, node)
+    if setting.kind in ("policy", "policies"):
+        return _policy(setting, path, node)
+    if setting.kind == "loading":
+        return _loading(path, node)
+    return Entry(_typed(setting, path, node.value, node.where), node.where)
+
+
+def _objects(path: str, node: Node) -> Entry:
+    """Maps that each say their `type`; what else they hold is somebody else's (`models.hosted_tools`)."""
+    if node.items is None:
+        raise node.error(f"`{path}` must be a list of maps, each with a `type`")
+    for item in node.items:
+        kind = (item.pairs or {}).get("type")
+        if kind is None or not isinstance(kind[1].value, str):
+            raise item.error(f"`{path}`: an entry without a `type`", hint="as in `{type: web_search}`")
+    return Entry(tuple(_plain(item) for item in node.items), node.where)
+
+
+def _policy(setting: Setting, path: str, node: Node) -> Entry:
+    value = _plain(node)
+    if value is None:
+        return Entry(None, node.where)
+    if setting.kind == "policy":
+        read_policy(value, f"{node.where}: `{path}`")
+    else:
+        policies(None, value, node.where)
+    return Entry(value, node.where)
+
+
+def _loading(path: str, node: Node) -> Entry:
+    """`(name, mode)` for each entry of a list; no mode is `always`."""
+    if node.items is None:
+        raise node.error(
+            f"`{path}`: must be a list of entries", hint="as in `- {name: x, loading_mode: deferred}`"
+        )
+    found: list[tuple[str, str]] = []
+    for item in node.items:
+        pairs = _mapping(item, path)
+        for key, (key_node, _) in pairs.items():
+            if key not in ("name", "loading_mode"):
+                raise key_node.error(
+                    f"`{path}`: unknown key `{key}`", hint="an entry has `name` and `loading_mode`"
+                )
+        name, mode = (pairs[key][1].value if key in pairs else "" for key in ("name", "loading_mode"))
+        if not isinstance(name, str) or not name.strip():
+            raise item.error(f"`{path}`: an entry names no tool", hint="write `name: …`")
+        if mode not in ("", None, "always", "deferred"):
+            raise pairs["loading_mode"][1].error(
+                f"`{path}`: `{name}` has loading_mode {_shown(mode)}", hint="use `always` or `deferred`"
+            )
+        found.append((name, mode or "always"))
+    return Entry(tuple(found), node.where, tuple(item.where for item in node.items))
+
+
+def _plain(node: Node) -> Any:
+    """A value that somebody else reads (`connectors.mcp.configuration`), without its places."""
+    if (pairs := node.pairs) is not None:
+        return {name: _plain(value) for name, (_, value) in pairs.items()}
+    return node.value if node.items is None else [_plain(item) for item in node.items]
+
+
+def _actions(setting: Setting, path: str, node: Node) -> Entry:
+    pairs: list[tuple[str, tuple[str, ...]]] = []
+    for prefix, (_, actions) in _mapping(node, path).items():
+        found = actions.items if actions.items is not None else [actions]
+        for item in found:
+            if item.value not in setting.choices:
+                raise item.error(
+                    f"`{path}`: found {_shown(item.value)}", hint=f"use {_listed(setting.choices)}"
+                )
+        pairs.append((prefix, tuple(cast(str, item.value) for item in found)))
+    return Entry(tuple(pairs), node.where)
+
+
+def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = False) -> Any:
+    """A value as YAML (or a program) gives it. Text is never taken for a number, nor a number for text."""
+    kind = setting.kind
+    if value is None and setting.optional and not item:
+        return None
+    good: Any = None
+    match value:
+        case bool() if {"on", "off"} <= {*setting.choices}:
+            # YAML reads these two words as truth values.
+            good = "on" if value else "off"
+        case bool():
+            good = value if kind in ("flag", "thinking") else None
+        case int():
+            good = {"integer": value, "number": float(value), "seconds": float(value)}.get(kind)
+        case float():
+            good = value if kind in ("number", "seconds") and math.isfinite(value) else None
+        case str():
+            good = _from_words(setting, value, item)
+        case list() | tuple() if kind == "names":
+            items = cast(Sequence[Any], value)
+            return tuple(_typed(setting, path, one, where, item=True) for one in items)
+        case _:
+            pass
+    if good is None:
+        listed = f"one of {_listed(setting.choices)}"
+        wanted = listed if item and setting.choices else _WANTED.get("text" if item else kind) or listed
+        raise ConfigError(f"{where}: `{path}` = {_shown(value)}: must be {wanted}")
+    _check_range(setting, path, good, where)
+    return good
+
+
+def _from_words(setting: Setting, text: str, item: bool) -> Any:
+    if item and setting.choices:
+        return text if text in setting.choices else None
+    if item or setting.kind in ("text", "path"):
+        # A path becomes a Path only at the end: here it is text of a person.
+        return text if text.strip() else None
+    if setting.kind in ("choice", "thinking"):
+        return text if text in setting.choices else None
+    if setting.kind == "seconds" and (match := _DURATION.fullmatch(text.strip())):
+        return float(match[1]) * _UNITS[match[2] or ""]
+    return None
+
+
+def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if setting.low is not None and (value < setting.low or (value == 0 and setting.kind == "seconds")):
+        raise ConfigError(
+            f"{where}: `{path}` = {value:g}: must be {'more than 0' if not setting.low else f'at least {setting.low:g}'}"
+        )
+    if setting.high is not None and value > setting.high:
+        raise ConfigError(f"{where}: `{path}` = {value:g}: must be at most {setting.high:g}")
+
+
+# ---- environment and flags
+
+
+_NOT_SETTINGS = (
+    "FERRULE_STATE",
+    "FERRULE_CONFIG",
+    "FERRULE_CACHE",
+    "FERRULE_MODELS",
+    "FERRULE_TRACEBACK",
+    "FERRULE_TOKEN",
+)
+"""Variables of Ferrule that are no settings: where its folders are, how defects are shown, the token of what it serves."""
+
+
+def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]]:
+    """`(settings, notices)`. An unknown `FERRULE_…` variable may be another program's: it is only pointed out."""
+    by_variable = {setting.variable: setting for setting in SETTINGS if setting.variable}
+    entries: Entries = {}
+    notices: list[str] = []
+    for name, text in sorted(environment.items()):
+        if not name.startswith("FERRULE_") or name in _NOT_SETTINGS:
+            continue
+        if setting := by_variable.get(name):
+            entries[setting.key] = from_text(setting, text, name)
+        elif near := get_close_matches(name, by_variable, 1, 0.8):
+            notices.append(f"{name} is no setting; did you mean {near[0]}?")
+    return entries, notices
+
+
+def read_flags(flags: Mapping[str, Any]) -> Entries:
+    """Settings from the command line or a program, by key. Text is parsed, other values are checked; None is unset."""
+    entries: Entries = {}
+    for key, value in flags.items():
+        setting = BY_KEY.get(ALIASES.get(key, key))
+        if setting is None or setting.kind in _MAPS:
+            raise unknown("flags", key)
+        where = setting.flag or f"`{setting.key}`"
+        if isinstance(value, Path):
+            value = str(value)
+        if isinstance(value, str):
+            entries[setting.key] = from_text(setting, value, where)
+        elif value is not None:
+            entries[setting.key] = Entry(_typed(setting, setting.key, value, where), where)
+    return entries
+
+
+def from_text(setting: Setting, text: str, where: str) -> Entry:
+    """The value of a text that carries no type: `10`, `true`, `a, b`, `["a", "b"]`."""
+    from .yaml_tree import parse_yaml
+
+    if setting.kind == "names":
+        if text.lstrip().startswith("["):
+            node = parse_yaml(text.encode("utf-8", "replace"), where)
+            return Entry(_entry(setting, setting.key, node).value, where)
+        names = tuple(name.strip() for name in text.split(",") if name.strip())
+        return Entry(_typed(setting, setting.key, names, where), where)
+    value: Any = text.strip()
+    if setting.kind in ("flag", "integer", "number", "seconds", "thinking"):
+        node = parse_yaml(value.encode("utf-8", "replace"), where)
+        value = node.value if not isinstance(node.value, dict | list) else text
+    return Entry(_typed(setting, setting.key, value, where), where)
+
+
+# ---- words
+
+
+def unknown(where: str, path: str, known: Iterable[str] = ()) -> ConfigError:
+    """The error for a key that is none, with the nearest one that is."""
+    candidates = [*known] or [*BY_KEY, *ALIASES]
+    near = get_close_matches(path, candidates, 1, 0.5)
+    by_last = [key for key in candidates if key.rpartition(".")[2] == path.rpartition(".")[2]]
+    best = ALIASES.get((by_last or near or [""])[0], (by_last or near or [""])[0])
+    hint = f"did you mean `{best}`?" if best else "`ferrule init` writes a file that lists them all"
+    return ConfigError(f"{where}: unknown setting `{path}`", code="setting_unknown", hint=hint)
+
+
+def _listed(choices: Iterable[str]) -> str:
+    return ", ".join(f"`{choice}`" for choice in choices)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = str(value).lower() if isinstance(value, bool) else "nothing" if value is None else str(value)
+    return f"`{text if len(text) < 80 else text[:80] + '…'}`"

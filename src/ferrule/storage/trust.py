@@ -1,0 +1,360 @@
+"""A repository's own configuration does nothing until a person trusts it, as it stands.
+
+Covered: everything in `.ferrule/` and `.harness/`, and the files `harness.md`, `ferrule.yaml`, `ferrule.yml` and `.mcp.json`, at the root
+of the workspace, and every Python file of it that its settings name (`tools.python`). Not covered: `AGENTS.md` and other instructions,
+which are text for the model and no power. The digest is
+
+    SHA-256 over, per entry sorted by name:   name \\0 kind \\0 length in decimal \\0 bytes
+
+with names relative to the workspace in UTF-8 (`/` between parts) and kind `file` or `link` (bytes: where it points).
+Symbolic links are never followed; other things (devices, pipes) are refused. Trust holds for one folder and one
+digest: a changed, added or removed file asks again. What was trusted is what `look` read, so nothing can change
+between the check and the use: use `Snapshot.files`, do not read them again.
+
+Trust lies in `<state>/trust.json` (mode 0600), texts for the comparison beside it. A trust file that is damaged,
+newer, or writable by others is an error, not "trusted".
+"""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.frozen import frozen
+from ferrule.core.invisible_characters import exact
+
+from . import paths
+from .settings.values import read_tree
+from .settings.yaml_tree import parse_yaml
+
+PROJECT_FILE = ".ferrule/ferrule.yaml"
+"""The settings of a repository."""
+COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
+"""Whatever something of Ferrule reads as configuration is one of these or a Python file that they name, or does nothing."""
+MAX_FILES = 2_000
+MAX_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 16
+KEPT_TEXT = 64 * 1024
+"""Bytes of one file that are kept to show a difference; 32 times that for all."""
+
+State = Literal["absent", "untrusted", "changed", "trusted"]
+_VERSION = 1
+
+
+@frozen
+class Snapshot:
+    """A repository's configuration as it was read once. `files` holds the bytes of its regular files by name."""
+
+    workspace: str
+    state: State
+    digest: str
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    links: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@frozen
+class Change:
+    """A file that differs from what was trusted; `diff` is unified, empty where no text was kept."""
+
+    name: str
+    what: Literal["added", "removed", "changed"]
+    diff: str
+
+
+class Trust:
+    """What a person trusts. Safe for several processes; nothing is written before the first `trust`."""
+
+    def __init__(self, file: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
+        self._file = file or paths.state() / "trust.json"
+        self._now = now
+
+    def look(self, workspace: str | Path) -> Snapshot:
+        """Read the configuration and say whether it is trusted. Raises ConfigError if it is out of bounds."""
+        root = os.path.realpath(workspace)
+        files, links = _scan(root)
+        if not files and not links:
+            return Snapshot(root, "absent", "")
+        digest = _digest(files, links)
+        known = self._load().get(root)
+        state: State = "untrusted" if known is None else "trusted" if known["digest"] == digest else "changed"
+        return Snapshot(root, state, digest, files, links)
+
+    def state(self, workspace: str | Path) -> State:
+        """`absent` (there is none), `untrusted`, `changed` (since it was trusted) or `trusted`."""
+        return self.look(workspace).state
+
+    def trust(self, workspace: str | Path, *, digest: str = "") -> Snapshot:
+        """Trust it as it stands; with a `digest`, only if it is still what the person was shown."""
+        seen = self.look(workspace)
+        if seen.state == "absent":
+            raise ConfigError(f"`{seen.workspace}` has no configuration of its own", code="trust_absent")
+        if digest and digest != seen.digest:
+            raise ConfigError(
+                f"the configuration in `{seen.workspace}` changed while you looked at it",
+                code="trust_changed",
+                hint="look at it again",
+            )
+        with self._locked():
+            known = self._load()
+            known[seen.workspace] = {
+                "digest": seen.digest,
+                "at": int(self._now() * 1000),
+                "files": _hashes(seen),
+            }
+            paths.write_private(self._texts(seen.workspace), json.dumps(_texts_to_keep(seen)))
+            self._store(known)
+        return Snapshot(seen.workspace, "trusted", seen.digest, seen.files, seen.links)
+
+    def revoke(self, workspace: str | Path) -> bool:
+        """Trust it no more; whether it was trusted."""
+        root = os.path.realpath(workspace)
+        if root not in self._load():
+            return False
+        with self._locked():
+            known = self._load()
+            found = known.pop(root, None) is not None
+            self._store(known)
+            self._texts(root).unlink(missing_ok=True)
+        return found
+
+    def trusted(self) -> dict[str, int]:
+        """The folders that are trusted (as they were), and since when (ms since 1970)."""
+        return {root: int(entry.get("at", 0)) for root, entry in self._load().items()}
+
+    def diff(self, workspace: str | Path) -> list[Change]:
+        """What differs from what was trusted; without trust, everything there is. What cannot be seen is spelled out."""
+        seen = self.look(workspace)
+        known = self._load().get(seen.workspace, {})
+        before = cast(dict[str, str], known.get("files", {}))
+        after = _hashes(seen)
+        texts = self._kept_texts(seen.workspace) if before else {}
+        names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        return [_change(name, before, after, texts.get(name), seen) for name in names]
+
+    # ---- the file
+
+    def _load(self) -> dict[str, dict[str, Any]]:
+        try:
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"cannot read `{self._file}`: {error.strerror}", code="trust_file") from error
+        with os.fdopen(descriptor, encoding="utf-8") as file:
+            about = os.fstat(descriptor)
+            if about.st_uid != os.getuid() or about.st_mode & 0o022:
+                raise self._unusable("others can write it", "check who changed it, then `chmod 600` it")
+            try:
+                content = json.load(file)
+                if content["version"] > _VERSION:
+                    raise self._unusable("it was written by a newer version", "use that version")
+                known = cast(dict[str, dict[str, Any]], content["workspaces"])
+                if not all(isinstance(entry["digest"], str) for entry in known.values()):
+                    raise TypeError
+                return known
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise self._unusable(
+                    "it is damaged", "move it away: what it trusted will ask again"
+                ) from error
+
+    def _unusable(self, why: str, hint: str) -> ConfigError:
+        return ConfigError(f"`{self._file}` cannot be used: {why}", code="trust_file", hint=hint)
+
+    def _store(self, known: dict[str, dict[str, Any]]) -> None:
+        text = json.dumps({"version": _VERSION, "workspaces": known}, indent=1, sort_keys=True)
+        paths.write_private(self._file, text + "\n")
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        paths.private_folder(self._file.parent)
+        lock = self._file.with_name(self._file.name + ".lock")
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _texts(self, root: str) -> Path:
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        return self._file.with_name(self._file.name + ".d") / f"{name}.json"
+
+    def _kept_texts(self, root: str) -> dict[str, str]:
+        try:
+            return cast(dict[str, str], json.loads(self._texts(root).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            # Only the comparison needs them: without, a change is named but not shown.
+            return {}
+
+
+# ---- reading a repository
+
+
+def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    files: dict[str, bytes] = {}
+    links: dict[str, str] = {}
+    try:
+        base = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"cannot read the folder `{root}`: {error.strerror}") from error
+    try:
+        for name in COVERED:
+            _read(base, name, name, files, links, 0)
+        for name in python_files(files.get(PROJECT_FILE, b"")):
+            if name not in files:
+                _read_below(base, name, files, links)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the configuration in `{root}`: {error.strerror}", code="trust_read"
+        ) from error
+    finally:
+        os.close(base)
+    return files, links
+
+
+@lru_cache(maxsize=8)
+def python_files(settings: bytes) -> tuple[str, ...]:
+    """The Python files of the folder that these settings name. None where they cannot be read: then they have no effect either."""
+    if b"python" not in settings:
+        return ()
+    try:
+        entry = read_tree(parse_yaml(settings, PROJECT_FILE)).get("tools.python")
+    except ConfigError:
+        return ()
+    names = entry.value if entry is not None else ()
+    return tuple(dict.fromkeys(name for name in names if is_python_file(name)))
+
+
+def is_python_file(name: str) -> bool:
+    """Whether an entry of a repository's `tools.python` names a file below its folder, in plain spelling."""
+    parts = name.split("/")
+    return name.endswith(".py") and not {"", ".", "..", "~"} & set(parts) and "\0" not in name
+
+
+def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, str]) -> None:
+    """A file in folders of the workspace, each opened below the one before. A link on the way is recorded and not followed."""
+    *folders, name = path.split("/")
+    opened: list[int] = []
+    try:
+        for count, folder in enumerate(folders, 1):
+            about = os.stat(folder, dir_fd=base, follow_symlinks=False)
+            if stat.S_ISLNK(about.st_mode):
+                links["/".join(folders[:count])] = os.readlink(folder, dir_fd=base)
+                return
+            base = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+            opened.append(base)
+        _read(base, name, path, files, links, 0)
+    except (FileNotFoundError, NotADirectoryError):
+        # Not there: whoever wants to load it says so. Once it is, the digest is another one.
+        return
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _read(
+    base: int, name: str, path: str, files: dict[str, bytes], links: dict[str, str], depth: int
+) -> None:
+    """One entry, opened below its folder's descriptor and never through a link."""
+    try:
+        about = os.stat(name, dir_fd=base, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if depth > MAX_DEPTH or len(files) + len(links) >= MAX_FILES:
+        raise ConfigError(f"`{path}`: more than {MAX_FILES} files or {MAX_DEPTH} levels", code="trust_bounds")
+    if stat.S_ISLNK(about.st_mode):
+        links[path] = os.readlink(name, dir_fd=base)
+        return
+    if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
+        raise ConfigError(f"`{path}` is neither a file nor a folder", code="trust_bounds")
+    # O_NONBLOCK: a pipe put in place after the check must not make us wait.
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=base)
+    try:
+        if stat.S_ISDIR(about.st_mode):
+            for child in sorted(os.listdir(descriptor)):  # noqa: PTH208 - a descriptor, not a path
+                _read(descriptor, child, f"{path}/{child}", files, links, depth + 1)
+        else:
+            files[path] = _bytes(descriptor, path, sum(map(len, files.values())))
+    finally:
+        os.close(descriptor)
+
+
+def _bytes(descriptor: int, path: str, before: int) -> bytes:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise ConfigError(f"`{path}` is neither a file nor a folder", code="trust_bounds")
+    parts: list[bytes] = []
+    size = before
+    while part := os.read(descriptor, 1 << 20):
+        size += len(part)
+        if size > MAX_BYTES:
+            raise ConfigError(f"`{path}`: more than {MAX_BYTES} bytes of configuration", code="trust_bounds")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _digest(files: dict[str, bytes], links: dict[str, str]) -> str:
+    digest = hashlib.sha256()
+    entries = [(os.fsencode(name), b"file", data) for name, data in files.items()]
+    entries += [(os.fsencode(name), b"link", os.fsencode(target)) for name, target in links.items()]
+    for name, kind, data in sorted(entries):
+        digest.update(b"%b\0%b\0%d\0" % (name, kind, len(data)) + data)
+    return digest.hexdigest()
+
+
+def _hashes(seen: Snapshot) -> dict[str, str]:
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in seen.files.items()}
+    return hashes | {name: f"link to {target}" for name, target in seen.links.items()}
+
+
+def _texts_to_keep(seen: Snapshot) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    room = 32 * KEPT_TEXT
+    for name, data in sorted(seen.files.items()):
+        if len(data) <= min(KEPT_TEXT, room) and (text := _text(data)) is not None:
+            kept[name] = text
+            room -= len(data)
+    return kept
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _change(
+    name: str, before: dict[str, str], after: dict[str, str], kept: str | None, seen: Snapshot
+) -> Change:
+    what = "added" if name not in before else "removed" if name not in after else "changed"
+    old = "" if name not in before else kept
+    if name in seen.links:
+        new: str | None = f"link to {seen.links[name]}\n"
+    else:
+        new = _text(seen.files[name]) if name in seen.files else ""
+    if old is None or new is None or len(new) > KEPT_TEXT:
+        return Change(exact(name), what, "")
+    lines = difflib.unified_diff(
+        _exact_lines(old),
+        _exact_lines(new),
+        f"trusted/{exact(name)}",
+        exact(name),
+        lineterm="",
+    )
+    return Change(exact(name), what, "\n".join(lines))
+
+
+def _exact_lines(text: str) -> list[str]:
+    return exact(text.replace("\r\n", "\n")).splitlines()

@@ -1,1 +1,0 @@
-"""What outlives a process: the journal, settings and trust. Knows nothing of models."""

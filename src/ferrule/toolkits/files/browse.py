@@ -1,0 +1,212 @@
+"""Tools that look around in the workspace without reading whole files: one folder, all folders, what a file defines.
+
+Names that no tool may touch are left out, and their number is said.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, Entry, Workspace
+from ferrule.toolkits.examples import with_examples
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import READS, Tool
+from ferrule.tools.number_ranges import ranges
+
+from . import lines
+from .edits import count, invalid
+from .outline import MOST, outline
+
+ALIASES = {
+    "ls": "list_files",
+    "list_directory": "list_files",
+    "get_file_tree": "file_tree",
+    "get_file_outline": "file_outline",
+    "grep_search": "search_files",
+    "read_lines": "read_file",
+    "create_directory": "create_dir",
+    "run_shell_command": "run_command",
+}
+"""Names that other systems and models use -> the one name that is registered here. For messages and documentation."""
+
+NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "venv"})
+"""Folders that `file_tree` names but does not open unless asked for: they are made, not written."""
+
+MOST_ENTRIES = 1000
+MOST_PATHS = 5000
+MOST_CLOSED = 20
+"""Folders without room of which a tree says how much they hold."""
+
+_KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
+
+
+@tool(side_effect="read", risk="safe", impossible=ranges(max_entries=(1, MOST_ENTRIES)))
+def list_files(
+    context: Context,
+    path: Annotated[str, READS, "Folder to list, relative to the workspace."] = ".",
+    show_hidden: Annotated[bool, "Include names that begin with a dot."] = False,
+    sort_by: Annotated[
+        Literal["name", "size", "modified"], "What to sort by, smallest or oldest first."
+    ] = "name",
+    reverse: Annotated[bool, "Largest, newest or last first."] = False,
+    max_entries: Annotated[int, "How many entries to show, at most 1000. Sorting comes first."] = 500,
+) -> str:
+    """List one folder as a table: type, size, time of the last change (UTC), name. Folders end with `/`; links are not followed."""
+    if not 1 <= max_entries <= MOST_ENTRIES:
+        raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_ENTRIES}")
+    left_out: list[str] = []
+    found = context.resource(Workspace).entries(path, left_out=left_out)
+    entries = [entry for entry in found if show_hidden or not entry.name.startswith(".")]
+    entries.sort(key=lambda entry: (_key(entry, sort_by), entry.name), reverse=reverse)
+    rows = [_row(entry) for entry in entries[:max_entries]]
+    notes = [_totals(entries)]
+    if len(entries) > max_entries:
+        notes.append(
+            f"[{max_entries} of {len(entries)} entries shown; raise `max_entries` or sort differently]"
+        )
+    if hidden := len(found) - len(entries):
+        notes.append(
+            f"[{count(hidden, 'hidden entry', 'hidden entries')} not shown; pass `show_hidden: true`]"
+        )
+    if left_out:
+        notes.append(f"[{count(len(left_out), 'entry', 'entries')} not shown: no tool may touch them]")
+    return "\n".join([*rows, *notes])
+
+
+@tool(side_effect="read", risk="safe", impossible=ranges(max_entries=(1, MOST_PATHS)))
+def file_tree(
+    context: Context,
+    path: Annotated[str, READS, "Folder to begin at, relative to the workspace."] = ".",
+    show_hidden: Annotated[bool, "Include names that begin with a dot."] = False,
+    max_entries: Annotated[int, "How many entries to open folders for, at most 5000."] = 1000,
+) -> list[str]:
+    """List the paths of all files below a folder. A path ending with `/` is a folder that is empty or was not opened
+    (name it as `path` to see it); one ending with `@` is a link. Folders of version control are left out."""
+    if not 1 <= max_entries <= MOST_PATHS:
+        raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_PATHS}")
+    workspace = context.resource(Workspace)
+    start = workspace.name(path)
+    opened, closed = _opened(workspace, path, start, show_hidden, max_entries)
+    paths: list[str] = []
+    shown_here = opened[start][:max_entries]
+    left_out = len(opened[start]) - len(shown_here)
+    waiting = shown_here[::-1]
+    while waiting:
+        entry = waiting.pop()
+        if below := opened.get(entry.path):
+            waiting += below[::-1]
+        else:
+            paths.append(entry.path + {"dir": "/", "link": "@"}.get(entry.kind, ""))
+    if left_out:
+        more = "raise `max_entries`, or use" if max_entries < MOST_PATHS else "use"
+        paths.append(
+            f"[{left_out} of {len(opened[start])} entries of {shown(path)} not shown; {more} `list_files` or `search_files`]"
+        )
+    paths += [
+        f"[{name}/ holds {size} entries and was not opened: name it as `path`]"
+        for name, size in closed[:MOST_CLOSED]
+    ]
+    if len(closed) > MOST_CLOSED:
+        paths.append(f"[{len(closed) - MOST_CLOSED} more folders were not opened]")
+    return paths
+
+
+@tool(side_effect="read", risk="medium")
+def file_outline(
+    path: Annotated[str, READS, "Path of the file, relative to the workspace."], context: Context
+) -> str:
+    """List what a source file defines (classes, functions, headings), one per line as `N: definition` with its line number."""
+    text = context.resource(Workspace).read_text(path)
+    found, note = outline(path, text.removeprefix("\ufeff"))
+    rows = [f"{one.line}: {'  ' * one.depth}{one.text}" for one in found[:MOST]]
+    if not rows:
+        rows.append(f"[no definitions found in {shown(path)}, {count(len(lines.split(text)), 'line')}]")
+    if len(found) > MOST:
+        rows.append(f"[{len(found) - MOST} more definitions not shown]")
+    if note:
+        rows.append(f"[{note}]")
+    return "\n".join(rows)
+
+
+TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
+
+
+def _opened(
+    workspace: Workspace, path: str, start: str, show_hidden: bool, most: int
+) -> tuple[dict[str, list[Entry]], list[tuple[str, int]]]:
+    """Folder -> what is in it, level by level while there is room, so that a deep corner does not use it all up; and the
+    folders that there was no room for, with how many entries they hold."""
+    closed: list[tuple[str, int]] = []
+    opened = {start: _visible(workspace.entries(path), show_hidden)}
+    room = most - len(opened[start])
+    level = opened[start] if room > 0 else []
+    while level:
+        following: list[Entry] = []
+        for folder in level:
+            if folder.kind != "dir" or folder.name in NOT_EXPANDED:
+                continue
+            below = _below(workspace, folder, show_hidden)
+            if len(below) <= room:
+                opened[folder.path] = below
+                room -= len(below)
+                following += below
+            else:
+                closed.append((folder.path, len(below)))
+        level = following if room > 0 else []
+    return opened, closed
+
+
+def _below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry]:
+    try:
+        return _visible(workspace.entries(folder.path), show_hidden)
+    except ToolFailed:
+        return []  # Gone, or not for us: it stays in the list as a folder that was not opened.
+
+
+def _visible(entries: list[Entry], show_hidden: bool) -> list[Entry]:
+    return [
+        e for e in entries if e.name not in VERSION_CONTROL and (show_hidden or not e.name.startswith("."))
+    ]
+
+
+def _key(entry: Entry, sort_by: str) -> float | str:
+    if sort_by == "name":
+        return entry.name
+    return entry.modified if sort_by == "modified" else _size(entry)
+
+
+def _size(entry: Entry) -> int:
+    # What a file system says of a folder's size means nothing to the reader.
+    return entry.size if entry.kind == "file" else 0
+
+
+def _row(entry: Entry) -> str:
+    size = human_size(entry.size) if entry.kind == "file" else "-"
+    time = datetime.fromtimestamp(entry.modified, UTC).strftime("%Y-%m-%d %H:%M")
+    name = shown(entry.name)[1:-1] + ("/" if entry.kind == "dir" else "")
+    return f"{_KINDS[entry.kind]:<5} {size:>9}  {time}  {name}"
+
+
+def _totals(entries: list[Entry]) -> str:
+    files = [entry for entry in entries if entry.kind == "file"]
+    folders = sum(entry.kind == "dir" for entry in entries)
+    others = len(entries) - len(files) - folders
+    parts = [count(len(files), "file"), count(folders, "folder")]
+    if others:
+        parts.append(count(others, "link or other", "links and others"))
+    return f"total: {', '.join(parts)}, {human_size(sum(entry.size for entry in files))}"
+
+
+def human_size(size: int) -> str:
+    """Bytes in units of 1024: `512 B`, `1.5 KB`, `3.0 GB`."""
+    if size < 1024:
+        return f"{size} B"
+    units = ("KB", "MB", "GB", "TB")
+    power = 1
+    while size >= 1024 ** (power + 1) and power < len(units):
+        power += 1
+    return f"{size / 1024**power:.1f} {units[power - 1]}"

@@ -1,0 +1,96 @@
+"""Finds the one place that `edit_file` is to change, or says why there is not exactly one. No I/O."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.models.untrusted_text import spell_out
+
+from . import lines
+
+_NUMBERED = re.compile(r"^\d+: ", re.MULTILINE)
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+_SEARCHED = 5000
+"""Lines that the search for a similar one looks at: it is a courtesy and must stay quick."""
+
+
+def edited(text: str, old: str, new: str, *, everywhere: bool, where: str) -> tuple[str, int, int]:
+    """The text with `old` exchanged for `new`, how often, and the line of the first. Raises ToolFailed(validation_failed).
+
+    `old` must occur once, or at least once with `everywhere`. In a CRLF file, an `old` and `new` written
+    with bare newlines are understood. `where` names the file in messages.
+    """
+    if not old:
+        raise _refused("`old_string` is empty; use `insert_lines` to add text or `write_file` for a new file")
+    if old == new:
+        raise _refused("`old_string` and `new_string` are the same: there is nothing to change")
+    end = lines.ending(text)
+    if old not in text:
+        old = lines.with_ending(old, end)
+    if old not in text:
+        raise _refused(f"`old_string` was not found in {where}{_nearest(text, old)}")
+    first = text.find(old)
+    if not everywhere and text.find(old, first + 1) != -1:
+        raise _refused(
+            f"`old_string` occurs more than once in {where}, {_places(text, old)}; "
+            "add lines around it until it is unique, or pass `replace_all: true`"
+        )
+    return text.replace(old, lines.with_ending(new, end)), text.count(old), _line_of(text, first)
+
+
+def _line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _places(text: str, old: str) -> str:
+    found: list[int] = []
+    position = text.find(old)
+    while position != -1 and len(found) < 10:
+        found.append(_line_of(text, position))
+        position = text.find(old, position + 1)
+    more = " and more" if position != -1 else ""
+    return f"at lines {', '.join(map(str, found))}{more}"
+
+
+def _nearest(text: str, old: str) -> str:
+    """What may help to get it right next time: the cause if it is a known one, else the most similar line."""
+    if _NUMBERED.match(old):
+        return "; it begins with a line number: leave out the `N: ` that `read_file` puts before each line"
+    if escaped := _escaped(text, old):
+        return escaped
+    wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
+    candidates = [line.strip()[:300] for line in lines.split(text)[:_SEARCHED]]
+    if not wanted or not candidates:
+        return "; read the file again"
+    if wanted in candidates:
+        number = candidates.index(wanted) + 1
+        return f"; line {number} has its first line, so what differs is white space or the lines after it. Read the file again"
+    near = difflib.get_close_matches(wanted[:300], candidates, n=1, cutoff=0.5)
+    if not near:
+        return "; read the file again"
+    return f"; the most similar line is {candidates.index(near[0]) + 1}: {near[0]}"
+
+
+def _escaped(text: str, old: str) -> str:
+    """What helps where text and `old` differ in how a character is written that models see as an escape (`models.untrusted_text`)."""
+    read = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), old)
+    read = read.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if read != old and read in text:
+        return (
+            f"; at line {_line_of(text, text.find(read))} the file has the characters that `old_string` spells as escapes: in the "
+            "arguments, which are JSON, write these escapes with one backslash, in `new_string` too"
+        )
+    spelled = spell_out(old)
+    if spelled != old and spelled in text:
+        return (
+            f"; at line {_line_of(text, text.find(spelled))} the file has these escapes as text: in the arguments, which are JSON, "
+            "write their backslashes twice, in `new_string` too"
+        )
+    return ""
+
+
+def _refused(message: str) -> ToolFailed:
+    return ToolFailed(ErrorType.VALIDATION_FAILED, message)

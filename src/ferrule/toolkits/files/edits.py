@@ -1,0 +1,186 @@
+"""How the edit tools change a text, apply it to a file, and show it beforehand.
+
+An edit is a `Change`: made from the checked arguments of a call, it takes the text of the file. Running the
+tool and previewing it use the same one, so a person sees what will happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace, check_text
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Preview
+
+from . import diff, edit_matching, lines, read_versions
+from .preview import preview
+
+Change = Callable[[str, str], tuple[str, str]]
+"""(text of the file, its name for messages) -> (new text, what was done). Raises ToolFailed."""
+
+
+def edit(context: Context, path: str, change: Change) -> str:
+    """Applies a change to a file that exists, if it still holds what the session saw and what was read here.
+
+    Returns what was done, in words. Raises ToolFailed.
+    """
+    workspace = context.resource(Workspace)
+    name, text, digest = _current(workspace, context, path)
+    new, done = change(text, shown(name))
+    data = lines.encode(bounded(new))
+    if new != text:
+        workspace.write(path, data, expect=digest, create=False)
+    read_versions.remember(context, name, read_versions.digest(data))
+    if new == text:
+        return f"{shown(name)} reads that way already: no change"
+    return f"{done}; {shown(name)} has {count(len(lines.split(new)), 'line')} now"
+
+
+def _current(workspace: Workspace, context: Context, path: str) -> tuple[str, str, str]:
+    """Name, text and digest of a file that is about to be edited."""
+    name = workspace.permit(path, write=True)
+    data = workspace.read(path)
+    digest = read_versions.digest(data)
+    read_versions.check(context, name, digest, path)
+    check_text(data, path)
+    return name, lines.decode(data), digest
+
+
+def previewed(of: Callable[[Mapping[str, Any]], Change], *, new_file: bool = False) -> Preview:
+    """The change that `of(values)` would make to the file at `path`, as a unified diff."""
+    return preview(lambda values, context: _diff(values, context, of(values), new_file))
+
+
+def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file: bool) -> str:
+    workspace, path = context.resource(Workspace), str(values["path"])
+    name = workspace.permit(path, write=True)
+    text = note = ""
+    if not new_file or exists(workspace, path):
+        try:
+            name, text, _ = _current(workspace, context, path)
+        except ToolFailed as failure:
+            # Writing a whole file works also where its old content cannot be shown.
+            if not new_file or failure.error_type not in (ErrorType.PARSE_ERROR, ErrorType.LIMIT):
+                raise
+            note = f"[replaces what is there, which is not shown: {failure}]\n"
+    return note + diff.unified(name, text, change(text, shown(name))[0])
+
+
+def content(values: Mapping[str, Any]) -> Change:
+    """The whole text anew: `content`."""
+    return lambda text, where: (bounded(lines.checked(values["content"], "content")), "")
+
+
+def exchange(values: Mapping[str, Any]) -> Change:
+    """One text for another: `old_string`, `new_string`, `replace_all`."""
+
+    def change(text: str, where: str) -> tuple[str, str]:
+        old = lines.checked(values["old_string"], "old_string")
+        new = lines.checked(values["new_string"], "new_string")
+        everywhere = bool(values.get("replace_all"))
+        edited, number, line = edit_matching.edited(text, old, new, everywhere=everywhere, where=where)
+        done = f"replaced the text at line {line}" if number == 1 else f"replaced {number} occurrences"
+        return edited, done
+
+    return change
+
+
+def line_replacement(values: Mapping[str, Any]) -> Change:
+    """Lines `line_start` to `line_end` for those of `new_content`."""
+
+    def change(text: str, where: str) -> tuple[str, str]:
+        first, last, total = int(values["line_start"]), int(values["line_end"]), len(lines.split(text))
+        if problems := impossible_replacement(values):
+            raise invalid(problems[0])
+        if last > total:
+            raise invalid(f"lines {first}-{last} are past the end: {where} has {count(total, 'line')}")
+        new = lines.checked(values["new_content"], "new_content")
+        done = f"replaced lines {first}-{last} by {count(len(lines.split(new)), 'line')}"
+        return lines.replaced(text, first, last, new), done if new else f"deleted lines {first}-{last}"
+
+    return change
+
+
+def line_insertion(values: Mapping[str, Any]) -> Change:
+    """The lines of `new_content` before `line_start`; `line_end` must be the same if it is there."""
+
+    def change(text: str, where: str) -> tuple[str, str]:
+        line, total = int(values["line_start"]), len(lines.split(text))
+        if problems := impossible_insertion(values):
+            raise invalid(problems[0])
+        if line > total + 1:
+            raise invalid(
+                f"line {line} is past the end: {where} has {count(total, 'line')}, so {total + 1} appends"
+            )
+        new = lines.checked(values["new_content"], "new_content")
+        if not new:
+            raise invalid("`new_content` is empty: there is nothing to insert")
+        place = "at the end" if line > total else f"before line {line}"
+        done = f"inserted {count(len(lines.split(new)), 'line')} {place}"
+        return lines.replaced(text, line, line - 1, new), done
+
+    return change
+
+
+def exists(workspace: Workspace, path: str) -> bool:
+    """Whether anything has this name; a link has. Raises ToolFailed if the name is refused."""
+    try:
+        workspace.stat(path)
+    except ToolFailed as failure:
+        if failure.error_type is not ErrorType.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def bounded(text: str) -> str:
+    """The text, refused if it is more than a tool writes."""
+    # Characters first: counting bytes of a text that is far too long would double it.
+    if len(text) > READ_LIMIT or len(lines.encode(text)) > READ_LIMIT:
+        raise invalid(
+            f"the file would be larger than {READ_LIMIT} bytes, the most that tools write; split it"
+        )
+    return text
+
+
+def impossible_lines(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with `line_start` and `line_end`, whatever the file holds; either may be left out."""
+    first = values.get("line_start")
+    last = values.get("line_end")
+    if first is None:
+        first = 1
+    if first < 1:
+        return [f"`line_start` = {first}: lines are counted from 1"]
+    if last is not None and last < first:
+        return [f"`line_end` = {last} lies before `line_start` = {first}"]
+    return []
+
+
+def impossible_replacement(values: Mapping[str, Any]) -> list[str]:
+    """The same for lines that are replaced."""
+    return [f"{problem}; to add lines use `insert_lines`" for problem in impossible_lines(values)]
+
+
+def impossible_insertion(values: Mapping[str, Any]) -> list[str]:
+    """The same for lines that are inserted: there is one place."""
+    line = values["line_start"]
+    end = values.get("line_end")
+    if line < 1:
+        return [f"`line_start` = {line}: lines are counted from 1"]
+    if end is not None and end != line:
+        return [f"`line_end` = {end} must equal `line_start` = {line}; to change lines use `replace_lines`"]
+    return []
+
+
+def count(number: int, unit: str, many: str = "") -> str:
+    """`1 line`, `2 lines`."""
+    return f"{number} {unit if number == 1 else many or unit + 's'}"
+
+
+def invalid(message: str) -> ToolFailed:
+    """The arguments cannot be used, in words."""
+    return ToolFailed(ErrorType.VALIDATION_FAILED, message)

@@ -1,0 +1,265 @@
+"""Tools that read, write and edit the files of the workspace.
+
+All go through `permissions.filesystem.workspace`, so what is refused there is refused here. An edit reads the file, makes
+the new text, and writes it only if the file still holds what was read; a file that the session
+has seen before must in addition still hold what it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
+from ferrule.toolkits.examples import with_examples
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import READS, WRITES, Tool
+from ferrule.tools.number_ranges import ranges
+
+from . import edits, lines, read_versions, reading
+from .edits import count, exists, invalid
+from .preview import preview
+
+MOST_TAIL = 2000
+"""Lines that `read_file_tail` returns at the most."""
+
+
+def _move_shown(values: Mapping[str, Any], context: Context) -> str:
+    workspace, source, target = context.resource(Workspace), str(values["source"]), str(values["target"])
+    entry = workspace.stat(source)
+    new = workspace.permit(target, write=True)
+    line = f"move {entry.kind} {shown(entry.path)} to {shown(new)}"
+    if exists(workspace, target):
+        line += ", replacing what is there" if values.get("overwrite") else " (refused: it exists already)"
+    return line
+
+
+def _deletion_shown(values: Mapping[str, Any], context: Context) -> str:
+    workspace, path = context.resource(Workspace), str(values["path"])
+    workspace.permit(path, write=True)
+    entry = workspace.stat(path)
+    if entry.kind != "dir":
+        return f"delete {entry.kind} {shown(entry.path)} ({count(entry.size, 'byte')})"
+    below = [e.path for e in workspace.walk(path, hidden=True, limit=10_000)]
+    some = "".join(f"\n  {shown(one)}" for one in below[:20])
+    more = f"\n  and {len(below) - 20} more" if len(below) > 20 else ""
+    return (
+        f"delete folder {shown(entry.path)} with {count(len(below), 'entry', 'entries')} below it{some}{more}"
+    )
+
+
+def _shown(found: list[bytes], first: int, note: str) -> str:
+    text = [line.decode(errors="replace") for line in found]
+    if text and first == 1:
+        text[0] = text[0].removeprefix("\ufeff")  # A byte order mark is not part of the first line.
+    parts = [lines.numbered(text, first) if first else "".join(text).removesuffix("\n")]
+    if note:
+        parts.append(note)
+    if any("\ufffd" in line and b"\xef\xbf\xbd" not in raw for line, raw in zip(text, found, strict=True)):
+        parts.append("[some bytes are not UTF-8 and appear as \ufffd; edits elsewhere in the file keep them]")
+    return "\n".join(parts)
+
+
+@tool(side_effect="read", risk="medium", inline=True, impossible=edits.impossible_lines)
+def read_file(
+    path: Annotated[str, READS, "Path of the file, relative to the workspace."],
+    context: Context,
+    line_start: Annotated[int | None, "First line to read, counted from 1. Default: the first."] = None,
+    line_end: Annotated[int | None, "Last line to read, inclusive. Default: the last."] = None,
+) -> str:
+    """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers are not part of the file."""
+    workspace = context.resource(Workspace)
+    if problems := edits.impossible_lines({"line_start": line_start, "line_end": line_end}):
+        raise invalid(problems[0])
+    first = 1 if line_start is None else line_start
+    with workspace.open(path) as file:
+        part = reading.lines_between(file, path, first, line_end)
+    if part.digest:
+        read_versions.remember(context, workspace.name(path), part.digest)
+    if first > max(part.total, 1):
+        raise invalid(
+            f"`line_start` = {first} is past the end: {shown(path)} has {count(part.total, 'line')}"
+        )
+    if not part.total:
+        return "[the file is empty]"
+    complete = len(part.lines) == part.total and (line_end or part.total) <= part.total
+    note = "" if complete else f"[lines {first}-{first + len(part.lines) - 1} of {part.total}]"
+    return _shown(part.lines, first, note)
+
+
+@tool(
+    side_effect="read",
+    risk="medium",
+    inline=True,
+    impossible=ranges(line_count=(1, MOST_TAIL)),
+)
+def read_file_tail(
+    path: Annotated[str, READS, "Path of the file, relative to the workspace."],
+    context: Context,
+    line_count: Annotated[int, "How many lines to read from the end, at most 2000."] = 50,
+) -> str:
+    """Read the last lines of a text file, such as a log, with their line numbers."""
+    if not 1 <= line_count <= MOST_TAIL:
+        raise invalid(f"`line_count` = {line_count}: must lie between 1 and {MOST_TAIL}")
+    workspace = context.resource(Workspace)
+    with workspace.open(path) as file:
+        part = reading.last_lines(file, path, line_count)
+    if part.digest is None:
+        return _shown(
+            part.lines, 0, f"[the last {count(len(part.lines), 'line')} of a large file, without numbers]"
+        )
+    read_versions.remember(context, workspace.name(path), part.digest)
+    if not part.total:
+        return "[the file is empty]"
+    complete = len(part.lines) == part.total
+    return _shown(
+        part.lines, part.first, "" if complete else f"[lines {part.first}-{part.total} of {part.total}]"
+    )
+
+
+@tool(
+    side_effect="write",
+    risk="high",
+    preview=edits.previewed(edits.content, new_file=True),
+)
+def write_file(
+    path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
+    content: Annotated[str, "The whole new content of the file."],
+    context: Context,
+) -> str:
+    """Create a text file, or replace the whole content of one. Missing folders are made. To change a part of a file use `edit_file`."""
+    workspace = context.resource(Workspace)
+    name = workspace.permit(path, write=True)
+    data = edits.bounded(lines.checked(content, "content")).encode()
+    if path.endswith("/"):
+        raise invalid(f"{shown(path)} names a folder; use `create_dir`, or add a file name")
+    folder = name.rpartition("/")[0]
+    if folder:
+        workspace.make_dir(folder)
+    old = exists(workspace, path)
+    workspace.write(path, data, expect=read_versions.recall(context, name) if old else ABSENT)
+    read_versions.remember(context, name, read_versions.digest(data))
+    what = "replaced" if old else "new"
+    return (
+        f"wrote {shown(name)}: {what}, {count(len(data), 'byte')}, {count(len(lines.split(content)), 'line')}"
+    )
+
+
+@tool(
+    side_effect="write",
+    risk="high",
+    preview=edits.previewed(edits.exchange),
+)
+def edit_file(
+    path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
+    old_string: Annotated[str, "The text to replace, exactly as it is in the file, without line numbers."],
+    new_string: Annotated[str, "The text to put in its place."],
+    context: Context,
+    replace_all: Annotated[
+        bool, "Replace every occurrence. Otherwise `old_string` must occur exactly once."
+    ] = False,
+) -> str:
+    """Replace a piece of text in a file. `old_string` must match exactly, white space included, and be unique in the file."""
+    values = {"path": path, "old_string": old_string, "new_string": new_string, "replace_all": replace_all}
+    return edits.edit(context, path, edits.exchange(values))
+
+
+@tool(
+    side_effect="write",
+    risk="high",
+    preview=edits.previewed(edits.line_replacement),
+    impossible=edits.impossible_replacement,
+)
+def replace_lines(
+    path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
+    line_start: Annotated[int, "First line to replace, counted from 1."],
+    line_end: Annotated[int, "Last line to replace, inclusive."],
+    new_content: Annotated[str, "The new lines. Empty: the lines are deleted."],
+    context: Context,
+) -> str:
+    """Replace a range of lines of a file. Read the file first to see the line numbers."""
+    values = {"path": path, "line_start": line_start, "line_end": line_end, "new_content": new_content}
+    return edits.edit(context, path, edits.line_replacement(values))
+
+
+@tool(
+    side_effect="write",
+    risk="high",
+    preview=edits.previewed(edits.line_insertion),
+    impossible=edits.impossible_insertion,
+)
+def insert_lines(
+    path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
+    line_start: Annotated[int, "Line to insert before, counted from 1; one more than the file has appends."],
+    new_content: Annotated[str, "The new lines."],
+    context: Context,
+    line_end: Annotated[int | None, "Must equal `line_start` if it is given."] = None,
+) -> str:
+    """Insert lines before a line of a file. Read the file first to see the line numbers."""
+    values = {"path": path, "line_start": line_start, "line_end": line_end, "new_content": new_content}
+    return edits.edit(context, path, edits.line_insertion(values))
+
+
+@tool(side_effect="write", risk="medium")
+def create_dir(
+    path: Annotated[str, WRITES, "Path of the folder, relative to the workspace."], context: Context
+) -> str:
+    """Create a folder, and the folders above it that are missing. One that exists is left as it is."""
+    entry = context.resource(Workspace).make_dir(path)
+    return f"folder {shown(entry.path + '/')} exists"
+
+
+@tool(
+    side_effect="write",
+    risk="high",
+    preview=preview(_move_shown),
+)
+def move_path(
+    source: Annotated[str, WRITES, "Path of the file or folder to move, relative to the workspace."],
+    target: Annotated[str, WRITES, "Its new path, name included."],
+    context: Context,
+    overwrite: Annotated[bool, "Whether a file may take the place of a file that is at `target`."] = False,
+) -> str:
+    """Move or rename a file or folder. Missing folders above `target` are made."""
+    workspace = context.resource(Workspace)
+    old, new = workspace.permit(source, write=True), workspace.permit(target, write=True)
+    workspace.stat(source)  # Before folders are made for nothing.
+    folder = new.rpartition("/")[0]
+    if folder and not f"{folder}/".startswith(f"{old}/"):
+        workspace.make_dir(folder)
+    workspace.move(source, target, overwrite=overwrite)
+    read_versions.moved(context, old, new)
+    return f"moved {shown(old)} to {shown(new)}"
+
+
+@tool(
+    side_effect="write",
+    risk="high",
+    preview=preview(_deletion_shown),
+)
+def delete_path(
+    path: Annotated[str, WRITES, "Path of the file or folder, relative to the workspace."],
+    context: Context,
+    recursive: Annotated[bool, "Delete a folder with all that is in it. Otherwise it must be empty."] = False,
+) -> str:
+    """Delete a file or a folder. There is no way back."""
+    workspace = context.resource(Workspace)
+    name = workspace.permit(path, write=True)
+    workspace.delete(path, recursive=recursive)
+    read_versions.forget(context, name)
+    return f"deleted {shown(name)}"
+
+
+TOOLS: tuple[Tool, ...] = with_examples(
+    read_file,
+    read_file_tail,
+    write_file,
+    edit_file,
+    replace_lines,
+    insert_lines,
+    create_dir,
+    move_path,
+    delete_path,
+)

@@ -1,0 +1,305 @@
+"""`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: operations that move branches and files.
+
+What would change is found out between trees first; a path that no tool may write stops the operation before it begins
+(`git_changes`). A rebase that meets a conflict is taken back, so none of these leaves anything half done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.files.preview import preview
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import Tool
+
+from .attempt import Attempt
+from .changes import check_commits, check_switch
+from .receipt import Category, Done, answer
+from .refs import check_branch, check_remote
+from .remote import find_remote, reaching
+from .run import SECONDS, Ran, Runner
+from .staging import identify, runner
+from .writable_repository import Bench, bench
+
+_SHOWN = 50
+
+
+def _failed(operation: str, ran: Ran) -> ToolFailed:
+    said = ran.said or ran.text.strip() or f"exit status {ran.code}"
+    return ToolFailed(ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {said[:2000]}")
+
+
+def _switch_shown(values: Mapping[str, Any], context: Context) -> str:
+    branch = str(values["branch"])
+    if values.get("force_create"):
+        return f"make {branch} a branch that begins at {values.get('start_point') or 'HEAD'}, whatever it was before, and check it out"
+    begin = f", new, from {values.get('start_point') or 'HEAD'}" if values.get("create") else ""
+    return f"check out the branch {branch}{begin}: files of the workspace change"
+
+
+@tool(
+    side_effect="execute", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_switch_shown)
+)
+async def git_switch(
+    branch: Annotated[str, "The branch to check out."],
+    context: Context,
+    create: Annotated[bool, "Make the branch first. Not together with `force_create`."] = False,
+    force_create: Annotated[bool, "Make the branch anew, also if it exists: where it was is lost."] = False,
+    start_point: Annotated[str | None, "Where a new branch begins; default: what is checked out."] = None,
+) -> dict[str, Any]:
+    """Check out another branch, or make a new one and check it out. Local changes are never overwritten."""
+    check_branch(branch)
+    if create and force_create:
+        raise RetryCall("`git_switch` takes `create` or `force_create`, not both")
+    if start_point and not (create or force_create):
+        raise RetryCall("`start_point` is for new branches: pass `create: true` with it")
+    with bench(context.resource(Workspace)) as made:
+        made.check_whole()
+        git = runner(made, context)
+        old = await git.head_tree()
+        new = await _target(git, branch, create or force_create, start_point, old)
+        changed = await check_switch(git, old, new, "`git_switch`") if new != old else []
+        option = ["--create"] if create else ["--force-create"] if force_create else ["--no-guess"]
+        start = [new] if (create or force_create) and start_point else []
+        ran = await git.run(
+            "switch", "--quiet", "--no-progress", "--no-recurse-submodules", "--no-overwrite-ignore",
+            *(["--no-track"] if create or force_create else []), *option, branch, *start,
+        )  # fmt: skip
+        if ran.code:
+            raise _failed("switch", ran)
+        head = await git.find("HEAD")
+        made.install()
+    value = {
+        "branch": branch,
+        "created": create or force_create,
+        "head": head,
+        "changed_files": changed[:_SHOWN],
+        "changed_count": len(changed),
+    }
+    return answer(
+        git_switch, "switch", context, Done(value, ran.argv, paths=changed, outputs={"stdout": ran.output})
+    )
+
+
+async def _target(git: Runner, branch: str, new: bool, start_point: str | None, old: str) -> str:
+    """What will be checked out: a commit, or `old` where there is nothing to move to."""
+    existing = await git.find(f"refs/heads/{branch}")
+    if new:
+        return await git.commit(start_point, "start_point") if start_point else old
+    if existing is None:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            f"there is no branch `{branch}`; `git_branch_list` shows them, `create: true` makes one",
+        )
+    return existing
+
+
+# ---- from elsewhere
+
+
+async def _fetch(
+    git: Runner, made: Bench, context: Context, name: str, branch: str | None, prune: bool
+) -> tuple[Ran, list[str]]:
+    """Fetch into `refs/remotes/NAME/`. Which of these refs changed comes with it."""
+    check_remote(name)
+    remote = await find_remote(git, made, name)
+    where = f"refs/remotes/{name}"
+    refs = f"+refs/heads/{branch or '*'}:{where}/{branch or '*'}"
+    before = await _refs(git, where)
+    with reaching(git, made, context, remote):
+        ran = await git.run(
+            "fetch", "--quiet", "--no-progress", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance",
+            "--no-write-fetch-head", "--no-write-commit-graph", "--refmap=", *(["--prune"] if prune else []), name, refs,
+        )  # fmt: skip
+    if ran.code:
+        raise _not_reached(name, remote.url, remote.shown, ran)
+    after = await _refs(git, where)
+    return ran, sorted(row.partition(" ")[2] for row in before ^ after)
+
+
+def _not_reached(name: str, url: str, shown: str, ran: Ran) -> ToolFailed:
+    said = (ran.said or f"exit status {ran.code}").replace(url, shown)[:2000]
+    return ToolFailed(
+        ErrorType.IO_ERROR,
+        f"nothing was fetched from `{name}` ({shown}): {said}; if the network or a password is missing, ask the person to fetch",
+    )
+
+
+async def _refs(git: Runner, where: str) -> set[str]:
+    return set((await git.must("for-each-ref", "--format=%(objectname) %(refname)", where)).text.splitlines())
+
+
+def _reach_shown(values: Mapping[str, Any], context: Context) -> str:
+    return f"reach the remote {values.get('remote', 'origin')} over the network and download {values.get('branch') or 'its branches'}"
+
+
+@tool(
+    side_effect="external", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_reach_shown)
+)
+async def git_fetch(
+    context: Context,
+    remote: Annotated[str, "The name of the remote."] = "origin",
+    branch: Annotated[str | None, "Only this branch; default: all."] = None,
+    prune: Annotated[bool, "Forget branches that the remote no longer has."] = False,
+) -> dict[str, Any]:
+    """Download new commits of a remote. Changes no branch of yours and no file."""
+    if branch is not None:
+        check_branch(branch)
+    with bench(context.resource(Workspace), goes_on=True) as made:
+        git = runner(made, context)
+        ran, moved = await _fetch(git, made, context, remote, branch, prune)
+        made.install()
+    value = {"remote": remote, "updated": [_short(ref) for ref in dict.fromkeys(moved)][:_SHOWN]}
+    category: Category = "success" if moved else "nothing_to_do"
+    return answer(
+        git_fetch,
+        "fetch",
+        context,
+        Done(value, ran.argv, category=category, outputs={"stderr": ran.said.encode()}),
+    )
+
+
+def _short(ref: str) -> str:
+    return ref.removeprefix("refs/remotes/")
+
+
+def _pull_shown(values: Mapping[str, Any], context: Context) -> str:
+    return f"{_reach_shown(values, context)}; then move the checked-out branch and its files forward to what came"
+
+
+@tool(side_effect="external", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_pull_shown))
+async def git_pull_ff_only(
+    context: Context,
+    remote: Annotated[str, "The name of the remote."] = "origin",
+    branch: Annotated[
+        str | None, "The branch of the remote; default: the one of the same name as yours."
+    ] = None,
+) -> dict[str, Any]:
+    """Download new commits and move the checked-out branch forward to them, if that needs no merge."""
+    if branch is not None:
+        check_branch(branch)
+    with bench(context.resource(Workspace)) as made:
+        made.check_whole()
+        git = runner(made, context)
+        symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
+        if symbolic.code:
+            raise ToolFailed(
+                ErrorType.IO_ERROR, "nothing was pulled: no branch is checked out; use `git_switch` first"
+            )
+        wanted = branch or check_branch(symbolic.text.strip())
+        await _fetch(git, made, context, remote, wanted, False)
+        old, new = await git.head_tree(), await git.commit(f"refs/remotes/{remote}/{wanted}", "branch")
+        changed = await check_switch(git, old, new, "`git_pull_ff_only`")
+        ran = await git.run(
+            "merge",
+            "--ff-only",
+            "--quiet",
+            "--no-progress",
+            "--no-overwrite-ignore",
+            "--no-autostash",
+            "--no-stat",
+            new,
+        )
+        if ran.code:
+            raise _failed("pull_ff_only", ran)
+        head = await git.find("HEAD")
+        made.install()
+    value = {
+        "remote": remote,
+        "branch": wanted,
+        "head": head,
+        "changed_files": changed[:_SHOWN],
+        "changed_count": len(changed),
+    }
+    category: Category = "success" if changed else "nothing_to_do"
+    done = Done(value, ran.argv, category=category, paths=changed, outputs={"stdout": ran.output})
+    return answer(git_pull_ff_only, "pull_ff_only", context, done)
+
+
+# ---- rebase
+
+
+def _rebase_shown(values: Mapping[str, Any], context: Context) -> str:
+    return f"replay the commits of the checked-out branch on top of {values['onto']}: they get new ids, files change"
+
+
+@tool(
+    side_effect="execute", risk="high", timeout=SECONDS + 10, parallel=False, preview=preview(_rebase_shown)
+)
+async def git_rebase(
+    onto: Annotated[str, "The branch or commit to replay on."],
+    context: Context,
+) -> dict[str, Any]:
+    """Replay the commits of the checked-out branch on top of another one. A conflict takes everything back."""
+    with bench(context.resource(Workspace)) as made:
+        made.check_whole()
+        git = runner(made, context)
+        target = await git.commit(onto, "onto")
+        old = await git.find("HEAD")
+        if old is None:
+            raise ToolFailed(ErrorType.IO_ERROR, "nothing was rebased: there is no commit yet")
+        await _check_clean(git)
+        await identify(git, made, context)
+        what = "`git_rebase`"
+        changed = [*await check_switch(git, old, target, what), *await check_commits(git, target, old, what)]
+        ran = await git.run(
+            "rebase", "--quiet", "--no-stat", "--no-verify", "--no-gpg-sign", "--no-autostash", "--no-autosquash",
+            "--no-fork-point", "--no-rerere-autoupdate", "--no-rebase-merges", "--empty=drop", "--merge", target,
+        )  # fmt: skip
+        if ran.code:
+            raise await _taken_back(git, made, ran, old, Attempt.of(context))
+        head = await git.find("HEAD")
+        made.install()
+    paths = list(dict.fromkeys(changed))
+    value = {
+        "onto": target,
+        "head": head,
+        "before": old,
+        "changed_files": paths[:_SHOWN],
+        "changed_count": len(paths),
+    }
+    category: Category = "success" if head != old else "nothing_to_do"
+    done = Done(value, ran.argv, category=category, paths=paths, outputs={"stdout": ran.output})
+    return answer(git_rebase, "rebase", context, done)
+
+
+async def _check_clean(git: Runner) -> None:
+    ran = await git.must(
+        "status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames"
+    )
+    if ran.names():
+        raise ToolFailed(
+            ErrorType.IO_ERROR,
+            "nothing was rebased: there are changes that are not committed; commit them first",
+        )
+
+
+async def _taken_back(git: Runner, made: Bench, ran: Ran, old: str, attempt: Attempt) -> ToolFailed:
+    """Give a rebase up that did not end well, and say why. Says so as well if it could not be given up."""
+    unmerged = (await git.run("ls-files", "--unmerged", "-z")).names()
+    names = list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
+    attempt.category = "conflict" if names else ""
+    if (made.folder / "rebase-merge").exists():
+        back = await git.run("rebase", "--abort")
+        if back.code or await git.find("HEAD") != old:
+            return ToolFailed(
+                ErrorType.IO_ERROR,
+                f"`git_rebase` failed and could not be taken back ({back.said[:500]}): files of the workspace may be changed; "
+                "look at `git_status` and tell the person",
+            )
+        made.install()
+    if names:
+        listed = ", ".join(f"`{name}`" for name in names[:20])
+        return ToolFailed(
+            ErrorType.IO_ERROR,
+            f"`git_rebase` met conflicts in {listed}; it was taken back, and everything is as it was",
+        )
+    return _failed("rebase", ran)
+
+
+MOVES: tuple[Tool, ...] = (git_fetch, git_switch, git_pull_ff_only, git_rebase)

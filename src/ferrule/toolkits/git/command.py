@@ -1,0 +1,321 @@
+"""`git_command`: what happened in the repository of the workspace. Reads only, and runs nothing but git.
+
+    arguments (git_options) -> repository without its configuration (git_shadow) -> names of commits
+    become what they stand for (here) -> files that may not be read are left out (git_withheld) -> git
+
+Names of commits are resolved first and by a git that takes them from its standard input, so that none can be
+an option, a range in disguise or a path. What they lead to must be a commit, or a file named by its path:
+a bare blob id could be any file's content.
+
+Not protected: a committed secret under an ordinary name; names (not contents) of files that may not be read,
+which `status` and `--stat` show.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.command import Capture, Wall
+from ferrule.toolkits.examples import with_examples
+from ferrule.toolkits.process import find_program, run_process
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import Tool
+
+from .file_access import wall
+from .options import Parsed, Subcommand, parse_arguments
+from .readable_repository import Shadow, shadow
+from .withheld_files import drop_sections, literally, pathspecs
+
+SECONDS = 120.0
+_KEEP = 1024 * 1024
+_NAMES = 12
+_DIFFERENCES = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+_FORCED: dict[Subcommand, tuple[str, ...]] = {
+    "status": ("--ignore-submodules=all",),
+    "diff": (*_DIFFERENCES, "--submodule=short", "--ignore-submodules=all"),
+    "log": (*_DIFFERENCES, "--submodule=short", "--ignore-submodules=all"),
+    "show": (*_DIFFERENCES, "--submodule=short", "--ignore-submodules=all"),
+    "blame": ("--no-textconv",),
+}
+_PLAIN_REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """What a name stands for: its full id and type (commit, tree, blob, tag)."""
+
+    id: str
+    type: str
+
+
+@dataclass(slots=True)
+class _Git:
+    """One call: the program, the repository and the workspace."""
+
+    program: str
+    repository: Shadow
+    workspace: Workspace
+    timeout: float
+    wall: Wall | None
+
+    async def run(self, arguments: Sequence[str], *, stdin: str = "") -> tuple[int, str, str]:
+        """Exit code, output (cut at 1 MiB, which is said) and complaints."""
+        output, errors = bytearray(), Capture(8192, 0)
+
+        def keep(data: bytes) -> bool:
+            output.extend(data)
+            return len(output) <= _KEEP
+
+        ended = await run_process(
+            ["git", "--no-pager", "--no-optional-locks", *arguments],
+            program=self.program,
+            directory=self.repository.directory,
+            environment=self.repository.environment,
+            output=keep,
+            errors=errors,
+            stdin=os.fsencode(stdin),
+            timeout=self.timeout,
+            wall=self.wall,
+        )
+        if ended.timed_out:
+            raise ToolFailed(
+                ErrorType.TIMEOUT, f"git was ended after {self.timeout:g} s; ask for less (`-n 20`, a path)"
+            )
+        text = bytes(output[:_KEEP]).decode("utf-8", "replace")
+        if ended.stopped:
+            return 0, f"{text}\n[cut at {_KEEP} bytes; ask for less: `-n 20`, a path, `--stat`]", ""
+        said = errors.text().replace(self.repository.environment["GIT_DIR"], ".git").strip()
+        return 128 if ended.exit_code is None else ended.exit_code, text, said
+
+    async def resolve(self, name: str) -> _Object | None:
+        """What a name of an object stands for, or None."""
+        _, answer, _ = await self.run(
+            ["cat-file", "--batch-check=%(objectname) %(objecttype)"], stdin=f"{name}\n"
+        )
+        found = re.fullmatch(r"([0-9a-f]{40,64}) (commit|tree|blob|tag)\n", answer)
+        return _Object(found[1], found[2]) if found else None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What git is asked: options, objects, paths (names in the workspace)."""
+
+    options: list[str]
+    objects: list[str]
+    paths: list[str]
+    blobs: bool = False
+
+    def arguments(self, subcommand: str, *, left_out: Sequence[str] = ()) -> list[str]:
+        # `blame` takes a file and no pattern; everywhere else a name could be read as one.
+        paths = [
+            path if subcommand == "blame" else f":(literal){path}" if path else "." for path in self.paths
+        ]
+        return [subcommand, *self.options, *self.objects, "--", *paths, *left_out]
+
+
+@tool(side_effect="read", risk="low")
+async def git_command(
+    subcommand: Annotated[Subcommand, "What to look at."],
+    context: Context,
+    args: Annotated[
+        list[str] | None,
+        'Its arguments: ["--oneline", "-n", "5"], ["HEAD~1", "--", "src/a.py"]. Paths are from the root.',
+    ] = None,
+) -> str:
+    """Look at the git repository of the workspace: status, diff, log, show or blame. Changes nothing.
+
+    The repository's configuration is not used, and files that may hold secrets are left out.
+    """
+    parsed = parse_arguments(subcommand, args or [])
+    workspace = context.resource(Workspace)
+    program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
+    if program is None:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, "there is no program `git` on the PATH; ask the person to install it"
+        )
+    with shadow(workspace) as repository:
+        timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
+        held = wall(program, repository.folder, writes=False)
+        git = _Git(program, repository, workspace, timeout, held)
+        plan = await _plan(git, subcommand, parsed)
+        left_out, told = await _left_out(git, subcommand, parsed, plan)
+        code, text, said = await git.run(plan.arguments(subcommand, left_out=left_out))
+    if code > 1 or (code and said):
+        raise ToolFailed(ErrorType.IO_ERROR, f"`git {subcommand}` failed: {said or f'exit status {code}'}")
+    text, dropped = drop_sections(text, workspace.names)
+    return _shown(subcommand, text, code, [*told, *dropped])
+
+
+def _shown(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str]) -> str:
+    parts = [text.removesuffix("\n") or f"(git {subcommand}: nothing to show)"]
+    if code:
+        parts.append(f"[exit status {code}]")
+    if names := list(dict.fromkeys(withheld)):
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        parts.append(f"[left out, since tools may not read them: {', '.join(names[:_NAMES])}{more}]")
+    return "\n".join(parts)
+
+
+async def _plan(git: _Git, subcommand: Subcommand, parsed: Parsed) -> _Plan:
+    """Sort what is no option into objects and paths, each checked. Raises ToolFailed."""
+    plan = _Plan([*_FORCED[subcommand], *parsed.options], [], [])
+    positionals = list(parsed.positionals)
+    paths = list(parsed.paths)
+    if subcommand == "status":
+        paths, positionals = positionals + paths, []
+    elif subcommand == "blame" and not paths and positionals:
+        paths = [positionals.pop()]
+    for name in positionals:
+        revision = await _revision(git, subcommand, name, plan)
+        if revision is not None:
+            plan.objects.append(revision)
+        elif parsed.separated or subcommand == "blame" or name.startswith("^") or ".." in name:
+            raise ToolFailed(
+                ErrorType.NOT_FOUND, f"`{name}` is not a commit of this repository; `log` lists them"
+            )
+        else:
+            _check_exists(git.workspace, name)
+            paths.append(name)
+    plan.paths = [_path(git.workspace, subcommand, path) for path in paths]
+    if plan.blobs and (plan.paths or subcommand != "show") and len(plan.objects) != 2:
+        raise RetryCall("compare two files by `COMMIT:path COMMIT:path`, or commits with the path after `--`")
+    if subcommand == "blame":
+        _plan_blame(git, plan)
+    return plan
+
+
+def _check_exists(workspace: Workspace, name: str) -> None:
+    try:
+        workspace.stat(name)
+    except ToolFailed as error:
+        if error.error_type is not ErrorType.NOT_FOUND:
+            raise
+        said = f"`{name}` is neither a commit nor a file; name a deleted file after `--`"
+        raise ToolFailed(ErrorType.NOT_FOUND, said) from None
+
+
+def _path(workspace: Workspace, subcommand: Subcommand, path: str) -> str:
+    """A name in the workspace; only `status`, which shows no content, takes names that may not be read."""
+    return workspace.name(path) if subcommand == "status" else workspace.permit(path, write=False)
+
+
+def _plan_blame(git: _Git, plan: _Plan) -> None:
+    if len(plan.paths) != 1 or not plan.paths[0] or len(plan.objects) > 1:
+        raise RetryCall(
+            '`git blame` takes one file, and a commit before it if need be: ["HEAD~3", "src/a.py"]'
+        )
+    if plan.objects:
+        return
+    try:
+        git.workspace.open(plan.paths[0]).close()
+    except ToolFailed:
+        # git would follow a link on the way to the file: then only what is committed is shown.
+        plan.objects.append("HEAD")
+
+
+async def _revision(git: _Git, subcommand: Subcommand, name: str, plan: _Plan) -> str | None:
+    """A checked spelling of a commit, a range, or a file of a commit; None if it is no such thing."""
+    if ":" not in name and ".." in name:
+        left, dots, right = re.split(r"(\.{2,3})", name, maxsplit=1)
+        ends = [await _commit(git, end or "HEAD") for end in (left, right)]
+        return None if None in ends else f"{ends[0]}{dots}{ends[1]}"
+    suffixed = re.fullmatch(r"(.+)(\^!|\^@|\^-\d{0,3})", name)
+    if name.startswith("^") or suffixed:
+        base = await _commit(git, suffixed[1] if suffixed else name[1:])
+        return None if base is None else f"{base}{suffixed[2]}" if suffixed else f"^{base}"
+    found = await git.resolve(name)
+    if found is None:
+        return None
+    if found.type == "tag":
+        await _check_tag(git, name)
+    if found.type in ("blob", "tree"):
+        found = await _file_of(git, subcommand, name, found)
+        plan.blobs = plan.blobs or found.type == "blob"
+        return found.id
+    return name if _PLAIN_REVISION.fullmatch(name) else found.id
+
+
+async def _commit(git: _Git, name: str) -> str | None:
+    found = await git.resolve(f"{name}^{{commit}}")
+    return found.id if found else None
+
+
+async def _check_tag(git: _Git, name: str) -> None:
+    target = await git.resolve(f"{name}^{{}}")
+    if target is None or target.type != "commit":
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` is a tag of something that is no commit")
+
+
+async def _file_of(git: _Git, subcommand: Subcommand, name: str, found: _Object) -> _Object:
+    """The object that `COMMIT:path` names, if the path may be read."""
+    split = re.fullmatch(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", name)
+    if split is None and found.type == "tree" and subcommand == "show":
+        return found  # shown as a list of names
+    if split is None or (found.type == "tree" and subcommand != "show"):
+        step = "name it by commit and path, as in `HEAD:src/a.py`" if found.type == "blob" else "name commits"
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` names a {found.type} by its id; {step}")
+    path = git.workspace.permit(split[2], write=False)
+    again = await git.resolve(f"{split[1]}:{path}")
+    if again != found:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, f"`{name}` is not a file of that commit; write its path from the root"
+        )
+    return found
+
+
+async def _left_out(
+    git: _Git, subcommand: Subcommand, parsed: Parsed, plan: _Plan
+) -> tuple[list[str], list[str]]:
+    """Pathspecs that leave out what may not be read, and the names that these are known to hit."""
+    if not parsed.content or plan.blobs or subcommand in ("status", "blame"):
+        return [], []
+    general = pathspecs(git.workspace.names)
+    if not plan.paths:
+        plan.paths = [""]
+        if subcommand != "diff":
+            # A path makes git hide commits that do not touch it; all are wanted, as without one.
+            plan.options += ["--full-history", "--sparse"]
+    if subcommand == "log":
+        return general, []
+    asked = _Plan(["--name-only", "-z", "--no-renames", *_selecting(parsed)], plan.objects, plan.paths)
+    if subcommand == "show":
+        asked.options += ["--format=", "-m"]
+    _, answer, _ = await git.run([*asked.arguments(subcommand)])
+    names = list(dict.fromkeys(name for name in answer.strip("\n").split("\0") if name.strip("\n")))
+    # Only `diff` without two commits reads files of the workspace; those of commits need no second look.
+    hidden = [name for name in names if not _readable(git.workspace, name, working=subcommand == "diff")]
+    return [*general, *(literally(name) for name in hidden)], hidden
+
+
+def _selecting(parsed: Parsed) -> list[str]:
+    """Options that decide which files a difference is made of."""
+    return [
+        o
+        for o in parsed.options
+        if o in ("--cached", "--staged", "--merge-base", "--base", "--ours", "--theirs", "-R")
+    ]
+
+
+def _readable(workspace: Workspace, name: str, *, working: bool) -> bool:
+    if workspace.names.check(name, write=False) is not None:
+        return False
+    if not working:
+        return True
+    try:
+        if workspace.stat(name).kind == "file":
+            workspace.open(name).close()
+    except ToolFailed as error:
+        # Missing: only the committed side is shown. Anything else (a hard link to elsewhere) is left out.
+        return error.error_type is ErrorType.NOT_FOUND
+    return True
+
+
+TOOLS: tuple[Tool, ...] = with_examples(git_command)

@@ -1,0 +1,380 @@
+"""Typed operations of git that only read: each a tool with its own arguments, each answering with a value and a receipt.
+
+They see a repository without its configuration (`git_shadow`), and differences go through `git_command`, so what is left out
+there is left out here. Names of remotes and their addresses are the only settings that are shown, without credentials.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import READS, Tool
+from ferrule.tools.number_ranges import ranges
+
+from .attempt import Attempt
+from .command import git_command
+from .file_access import wall
+from .readable_repository import open_repository, read_small, shadow
+from .receipt import Done, answer, inline
+from .refs import check_range, check_revision
+from .run import SECONDS, Runner, git_program, time_over
+from .settings import printable, remotes, settings, upstreams
+
+_MOST_COMMITS = 1000
+_SHOWN_ROWS = 500
+Revision = Annotated[str, "A branch, a tag, an id, or the like of `HEAD~2`."]
+
+
+@contextmanager
+def looking(context: Context) -> Generator[Runner]:
+    """Git on the repository of the workspace, for reading, for the length of a block."""
+    workspace = context.resource(Workspace)
+    program = git_program(workspace)
+    with shadow(workspace) as found:
+        held = wall(program, found.folder, writes=False)
+        git = Runner(program, found.directory, found.environment, held, workspace, time_over(context))
+        Attempt.of(context).git = git
+        yield git
+
+
+def _configured(git: Runner) -> bytes:
+    """The real configuration as data."""
+    import os
+
+    real = open_repository(git.directory)
+    try:
+        return read_small(real, "config")
+    finally:
+        os.close(real)
+
+
+def _paths(git: Runner, paths: list[str] | None) -> list[str]:
+    return ["--", *(git.workspace.name(path) or "." for path in paths)] if paths else []
+
+
+async def _head(git: Runner) -> tuple[str, str | None]:
+    """The branch that is checked out (empty: none), and the id of its newest commit (None: there is none yet)."""
+    symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
+    return ("" if symbolic.code else symbolic.text.strip()), await git.find("HEAD")
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_status(
+    context: Context,
+    paths: Annotated[list[str] | None, READS, "Only these files or folders."] = None,
+    untracked: Annotated[bool, "Include files that git does not track."] = True,
+) -> dict[str, Any]:
+    """Show which files of the repository are changed, staged, untracked or in conflict, and on which branch."""
+    with looking(context) as git:
+        branch, head = await _head(git)
+        kind = "all" if untracked else "no"
+        ran = await git.must(
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--ignore-submodules=all",
+            f"--untracked-files={kind}",
+            *_paths(git, paths),
+        )
+    entries = list(_entries(ran.names()))
+    value: dict[str, Any] = {
+        "branch": branch,
+        "detached": not branch,
+        "head": head,
+        "clean": not entries,
+        "files": entries[:_SHOWN_ROWS],
+    }
+    if len(entries) > _SHOWN_ROWS:
+        value["files_left_out"] = len(entries) - _SHOWN_ROWS
+    named = [str(entry["path"]) for entry in entries]
+    return answer(
+        git_status, "status", context, Done(value, ran.argv, paths=named, outputs={"stdout": ran.output})
+    )
+
+
+_CODES = {
+    "M": "modified",
+    "T": "type changed",
+    "A": "added",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "U": "unmerged",
+}
+_UNMERGED = ("DD", "AU", "UD", "UA", "DU", "AA", "UU")
+
+
+def _entries(rows: list[str]) -> Generator[dict[str, str]]:
+    """Rows of `status --porcelain=v1 -z`. Format: git-status(1), "Porcelain Format Version 1"."""
+    waiting = iter(rows)
+    for row in waiting:
+        code, path = row[:2], row[3:]
+        entry = {"path": path}
+        if "R" in code or "C" in code:
+            entry["from"] = next(waiting, "")
+        if code == "??":
+            entry["state"] = "untracked"
+        elif code in _UNMERGED:
+            entry["state"] = "conflict"
+        else:
+            if code[0] != " ":
+                entry["staged"] = _CODES.get(code[0], code[0])
+            if code[1] != " ":
+                entry["unstaged"] = _CODES.get(code[1], code[1])
+        yield entry
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_current_branch(context: Context) -> dict[str, Any]:
+    """Tell the name of the branch that is checked out, and its newest commit."""
+    with looking(context) as git:
+        branch, head = await _head(git)
+        argv = git.ran[0].argv
+    value = {"branch": branch or None, "detached": not branch, "head": head}
+    return answer(git_current_branch, "current_branch", context, Done(value, argv))
+
+
+@tool(
+    side_effect="read",
+    risk="low",
+    timeout=SECONDS + 10,
+    impossible=ranges(max_count=(1, _MOST_COMMITS)),
+)
+async def git_log(
+    context: Context,
+    rev: Annotated[
+        str | None, "Where to begin; default: what is checked out. Not together with `rev_range`."
+    ] = None,
+    rev_range: Annotated[str | None, "Only commits in a range, as in `main..HEAD`."] = None,
+    paths: Annotated[list[str] | None, READS, "Only commits that touch these files or folders."] = None,
+    max_count: Annotated[int, "How many commits, 1 to 1000."] = 20,
+    author: Annotated[str | None, "Only commits whose author matches."] = None,
+    grep: Annotated[str | None, "Only commits whose message matches."] = None,
+    since: Annotated[str | None, "Only commits after this date, as in `2026-01-31` or `2 weeks ago`."] = None,
+    until: Annotated[str | None, "Only commits before this date."] = None,
+) -> dict[str, Any]:
+    """List commits, newest first: id, author, date and subject."""
+    if rev and rev_range:
+        raise RetryCall("`git_log` takes `rev` or `rev_range`, not both")
+    if not 1 <= max_count <= _MOST_COMMITS:
+        raise RetryCall(f"`max_count` must be from 1 to {_MOST_COMMITS}, found {max_count}")
+    words = [f"--max-count={max_count}", "--format=%H%x1f%an%x1f%aI%x1f%s"]
+    for option, given in (("author", author), ("grep", grep), ("since", since), ("until", until)):
+        if given:
+            words.append(f"--{option}={_plain(option, given)}")
+    if rev or rev_range:
+        words.append(check_range(rev_range) if rev_range else check_revision(rev or ""))
+    text = await _look("log", context, words, paths)
+    rows = [line.split("\x1f") for line in text.split("\n") if line.count("\x1f") == 3]
+    commits = [dict(zip(("commit", "author", "date", "subject"), row, strict=True)) for row in rows]
+    done = Done(
+        {"commits": commits}, _argv("log", words, paths), outputs={"stdout": text.encode("utf-8", "replace")}
+    )
+    return answer(git_log, "log", context, done)
+
+
+@tool(
+    side_effect="read",
+    risk="low",
+    timeout=SECONDS + 10,
+    impossible=ranges(context_lines=(0, 100)),
+)
+async def git_diff(
+    context: Context,
+    rev: Annotated[
+        str | None, "Compare with this commit instead of the index. Not together with `rev_range`."
+    ] = None,
+    rev_range: Annotated[
+        str | None, "Compare two commits: `main..HEAD`, or from where they parted: `main...HEAD`."
+    ] = None,
+    staged: Annotated[bool, "Show what is staged, compared with the newest commit (or `rev`)."] = False,
+    paths: Annotated[list[str] | None, READS, "Only these files or folders."] = None,
+    stat: Annotated[bool, "Only which files, and how many lines."] = False,
+    context_lines: Annotated[int, "Lines around each change, 0 to 100."] = 3,
+) -> dict[str, Any]:
+    """Show differences line by line: what is not staged yet, what is staged, or between two commits."""
+    if rev_range and (rev or staged):
+        raise RetryCall("`git_diff`: `rev_range` goes neither with `rev` nor with `staged`")
+    if not 0 <= context_lines <= 100:
+        raise RetryCall(f"`context_lines` must be from 0 to 100, found {context_lines}")
+    words = ["--stat"] if stat else [f"-U{context_lines}"]
+    if staged:
+        words.append("--cached")
+    if rev or rev_range:
+        words.append(check_range(rev_range) if rev_range else check_revision(rev or ""))
+    return await _text(git_diff, "diff", context, words, paths)
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_show(
+    context: Context,
+    rev: Revision = "HEAD",
+    path: Annotated[str | None, READS, "A file: show it as it was in that commit."] = None,
+    stat: Annotated[bool, "Only which files the commit changed, and how many lines."] = False,
+) -> dict[str, Any]:
+    """Show one commit with its message and changes, or a file as it was in that commit."""
+    check_revision(rev)
+    if path is not None:
+        name = context.resource(Workspace).permit(path, write=False)
+        return await _text(git_show, "show", context, [f"{rev}:{name}"], None)
+    return await _text(git_show, "show", context, [*(["--stat"] if stat else []), rev], None)
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_branch_list(
+    context: Context,
+    kind: Annotated[Literal["local", "remote", "all"], "Which branches."] = "local",
+    contains: Annotated[str | None, "Only branches that hold this commit."] = None,
+) -> dict[str, Any]:
+    """List branches with their newest commit, and which of them is checked out."""
+    places = {"local": ["refs/heads"], "remote": ["refs/remotes"], "all": ["refs/heads", "refs/remotes"]}[
+        kind
+    ]
+    with looking(context) as git:
+        branch, _ = await _head(git)
+        wanted = [f"--contains={await git.commit(contains, 'contains')}"] if contains else []
+        layout = "--format=%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(subject)"
+        ran = await git.must("for-each-ref", layout, *wanted, *places)
+        follows = upstreams(await settings(git, _configured(git)))
+    rows: list[dict[str, str]] = [
+        dict(zip(("name", "commit", "date", "subject"), line.split("\0"), strict=False))
+        for line in ran.text.splitlines()
+    ]
+    branches = [_branch(row, branch, follows) for row in rows if len(row) == 4]
+    value: dict[str, Any] = {"current": branch or None, "branches": branches[:_SHOWN_ROWS]}
+    if len(branches) > _SHOWN_ROWS:
+        value["branches_left_out"] = len(branches) - _SHOWN_ROWS
+    return answer(
+        git_branch_list, "branch_list", context, Done(value, ran.argv, outputs={"stdout": ran.output})
+    )
+
+
+def _branch(row: dict[str, str], current: str, follows: dict[str, str]) -> dict[str, Any]:
+    local = row["name"].startswith("refs/heads/")
+    name = row["name"].removeprefix("refs/heads/").removeprefix("refs/remotes/")
+    shown: dict[str, Any] = {**row, "name": name, "remote": not local}
+    if local and name == current:
+        shown["current"] = True
+    if local and name in follows:
+        shown["upstream"] = follows[name]
+    return shown
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_remote_list(context: Context) -> dict[str, Any]:
+    """List remotes with their addresses. Passwords and tokens in an address are not shown."""
+    with looking(context) as git:
+        found = remotes(await settings(git, _configured(git)))
+        argv = git.ran[-1].argv if git.ran else ()
+    value = {"remotes": [{"name": printable(remote.name), "url": remote.shown} for remote in found]}
+    return answer(git_remote_list, "remote_list", context, Done(value, argv))
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_discover(context: Context) -> dict[str, Any]:
+    """Tell whether the workspace is a git repository, and the main facts about it: branch, newest commit, remotes."""
+    try:
+        with looking(context) as git:
+            branch, head = await _head(git)
+            form = await git.must("rev-parse", "--show-object-format")
+            names = [printable(remote.name) for remote in remotes(await settings(git, _configured(git)))]
+            value: dict[str, Any] = {
+                "repository": True, "root": ".", "branch": branch or None, "head": head, "remotes": names,
+                "object_format": form.text.strip(),
+            }  # fmt: skip
+            argv = form.argv
+    except ToolFailed as failure:
+        if failure.error_type not in (ErrorType.NOT_FOUND, ErrorType.PERMISSION_DENIED):
+            raise
+        value, argv = {"repository": False, "why": failure.message}, ()
+    return answer(git_discover, "discover", context, Done(value, argv))
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_conflicts(context: Context) -> dict[str, Any]:
+    """List files whose conflicts are not resolved yet, and which sides each has."""
+    with looking(context) as git:
+        ran = await git.must("ls-files", "--unmerged", "-z")
+    sides: dict[str, list[str]] = {}
+    for row in ran.names():
+        facts, _, path = row.partition("\t")
+        stage = facts.rsplit(" ", 1)[-1]
+        sides.setdefault(path, []).append({"1": "base", "2": "ours", "3": "theirs"}.get(stage, stage))
+    value = {"conflicts": [{"path": path, "sides": found} for path, found in sides.items()]}
+    return answer(
+        git_conflicts,
+        "conflicts",
+        context,
+        Done(value, ran.argv, paths=list(sides), outputs={"stdout": ran.output}),
+    )
+
+
+@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+async def git_merge_base(
+    context: Context,
+    rev: Annotated[str, "One commit or branch."],
+    other: Annotated[str, "The other one."] = "HEAD",
+) -> dict[str, Any]:
+    """Find the newest commit that two branches have in common: where they parted."""
+    with looking(context) as git:
+        ends = [await git.commit(rev, "rev"), await git.commit(other, "other")]
+        ran = await git.run("merge-base", *ends)
+    if ran.code > 1:
+        raise ToolFailed(ErrorType.IO_ERROR, f"`git merge-base` failed: {ran.said}")
+    value = {"merge_base": ran.text.strip() or None, "rev": ends[0], "other": ends[1]}
+    return answer(git_merge_base, "merge_base", context, Done(value, ran.argv, ran.code))
+
+
+def _plain(option: str, text: str) -> str:
+    if len(text) <= 500 and text.isprintable():
+        return text
+    raise RetryCall(f"`{option}` holds characters that cannot be shown, or is too long")
+
+
+Subcommand = Literal["log", "diff", "show"]
+
+
+def _argv(subcommand: str, words: list[str], paths: list[str] | None) -> list[str]:
+    return ["git", subcommand, *words, *(["--", *paths] if paths else [])]
+
+
+async def _look(subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None) -> str:
+    """`git_command` with these words: the one way to differences and files of commits."""
+    # Behind `--` a name can only be a path; without paths a range must not be taken for one.
+    tail = ["--", *paths] if paths else [] if re.search(r":", words[-1]) else ["--"]
+    return await git_command.handler(subcommand=subcommand, args=[*words, *tail], context=context)
+
+
+async def _text(
+    tool: Tool, subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None
+) -> dict[str, Any]:
+    text = await _look(subcommand, context, words, paths)
+    done = Done(
+        {"text": inline(text)},
+        _argv(subcommand, words, paths),
+        paths=paths or (),
+        outputs={"stdout": text.encode("utf-8", "replace")},
+    )
+    return answer(tool, subcommand, context, done)
+
+
+READ_TOOLS: tuple[Tool, ...] = (
+    git_status,
+    git_current_branch,
+    git_log,
+    git_diff,
+    git_branch_list,
+    git_remote_list,
+    git_show,
+    git_discover,
+    git_conflicts,
+    git_merge_base,
+)

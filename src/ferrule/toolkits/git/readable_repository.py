@@ -1,0 +1,311 @@
+"""A repository without its configuration, for reading.
+
+Nearly any file below `.git` can make git run a program: `core.fsmonitor`, `core.pager`, external diffs,
+text conversions, filters, hooks, signature programs, credential helpers, fetches of a partial clone, `include`.
+A list of what to switch off is never complete, so nothing is switched off. git is given another folder as
+`GIT_DIR`, made for the call, private and removed after it:
+
+    config      written here; from the repository only a few values that say how its data is stored
+    HEAD, packed-refs, shallow      copied
+    objects, refs, logs, index      links to the real ones
+
+The global and the system configuration are off by environment, and no variable of ours reaches git.
+
+Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among what git reads below it
+(each object, pack, branch and log is looked at), alternates (objects kept elsewhere) outside of the workspace, `commondir` (linked worktrees).
+What is planted after that look meets `git_wall`. Lost on purpose: `filter` drivers, so that files of
+git-lfs look changed; `diff` drivers; submodules, which are never entered.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem import open_beneath
+from ferrule.permissions.filesystem.workspace import Workspace
+
+_COPIED = ("HEAD", "packed-refs", "shallow", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD")
+_LINKED = ("objects", "refs", "logs", "index", "reftable")
+_READ = frozenset((*_COPIED, *_LINKED, "info", "worktrees"))
+"""What git reads of a repository: nothing in it may be a link."""
+_DEEPEST = 5
+"""How many object stores may name one another, as in git."""
+_SHARED = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
+_LIMIT = 64 * 1024 * 1024
+
+_KEPT = {
+    ("core", "repositoryformatversion"): r"[01]",
+    ("core", "filemode"): "true|false",
+    ("core", "ignorecase"): "true|false",
+    ("core", "symlinks"): "true|false",
+    ("core", "precomposeunicode"): "true|false",
+    ("core", "autocrlf"): "true|false|input",
+    ("core", "eol"): "lf|crlf|native",
+    ("core", "sparsecheckout"): "true|false",
+    ("core", "sparsecheckoutcone"): "true|false",
+    ("extensions", "objectformat"): "sha1|sha256",
+    ("extensions", "refstorage"): "files|reftable",
+}
+"""Settings of the repository that are taken over, with the values they may have."""
+
+OURS = """\
+[core]
+\tbare = false
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tpager = cat
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tquotePath = false
+\tprotectHFS = true
+\tprotectNTFS = true
+[diff]
+\tautoRefreshIndex = false
+\tignoreSubmodules = all
+[status]
+\tsubmoduleSummary = false
+[gpg]
+\tprogram = false
+[protocol]
+\tallow = never
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What git is run with: in the folder `directory` (a descriptor of the root), with `folder` as `GIT_DIR` and `environment`."""
+
+    directory: int
+    folder: Path
+    environment: dict[str, str]
+
+
+@contextmanager
+def shadow(workspace: Workspace) -> Generator[Shadow]:
+    """A shadow of the repository at the root of the workspace, for the length of a block.
+
+    Raises ToolFailed: not_found if there is no repository, permission_denied if it leads outside.
+    """
+    with ExitStack() as stack:
+        root = workspace.descriptor("")
+        stack.callback(os.close, root)
+        real = open_repository(root)
+        stack.callback(os.close, real)
+        check_inside(workspace, real)
+        folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        fill(folder, real)
+        yield Shadow(root, folder, git_environment(folder))
+
+
+@contextmanager
+def bare_shadow(workspace: Workspace) -> Generator[Path]:
+    """A shadow as a folder, of the repository in (or that is) the root of a workspace: for another git to fetch from."""
+    with ExitStack() as stack:
+        root = workspace.descriptor("")
+        stack.callback(os.close, root)
+        real = os.dup(root) if _is_bare(root) else open_repository(root)
+        stack.callback(os.close, real)
+        check_inside(workspace, real)
+        folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        fill(folder, real)
+        yield folder
+
+
+def _is_bare(root: int) -> bool:
+    """Whether a folder is a repository itself. One that also has `.git` means that."""
+    names = os.listdir(root)
+    return {"HEAD", "objects", "refs"} <= set(names) and ".git" not in names
+
+
+def open_repository(root: int) -> int:
+    """The folder `.git` below a root, as a descriptor. Raises ToolFailed if there is none, or only a pointer to one."""
+    try:
+        status = os.stat(".git", dir_fd=root, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            return os.open(".git", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+    except FileNotFoundError:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            "the workspace is not a git repository: there is no folder `.git` at its root (folders above and "
+            "below are not looked at)",
+        ) from None
+    raise leads_outside("`.git` is not a folder but points to one (a worktree, a submodule or a link)")
+
+
+def leads_outside(what: str) -> ToolFailed:
+    """The refusal of a repository that is not all in its folder."""
+    return ToolFailed(
+        ErrorType.PERMISSION_DENIED,
+        f"git was not run: {what}, which may lie outside of the workspace; ask the person to work in a full clone",
+    )
+
+
+def check_inside(workspace: Workspace, real: int) -> None:
+    """Refuse a link, or what is neither file nor folder, wherever git reads; and object stores outside of the workspace."""
+    for name in os.listdir(real):
+        if name == "commondir":
+            raise leads_outside("`.git/commondir` names another folder")
+        if name in _READ or _SHARED.fullmatch(name):
+            _check_entry(real, name, f".git/{name}")
+    _check_alternates(workspace, real, ".git/objects", _DEEPEST)
+
+
+def _check_entry(folder: int, name: str, shown: str) -> None:
+    kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    if kind == stat.S_IFDIR:
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            _check_below(inner, shown)
+        finally:
+            os.close(inner)
+    elif kind != stat.S_IFREG:
+        raise leads_outside(f"`{shown}` is {'a link' if kind == stat.S_IFLNK else 'no file'}")
+
+
+def _check_below(folder: int, shown: str) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # What the folder itself says of an entry: a look at each file would take longer than git does.
+            if not entry.is_file(follow_symlinks=False):
+                _check_entry(folder, entry.name, f"{shown}/{entry.name}")
+
+
+def _check_alternates(workspace: Workspace, folder: int, shown: str, left: int) -> None:
+    """Follow what `objects/info/alternates` names: each store lies in the workspace, and there is no link in it.
+
+    Format: gitrepository-layout(5). `folder` is what holds `objects`.
+    """
+    if read_small(folder, "objects/info/http-alternates").strip():
+        raise leads_outside(f"`{shown}/info/http-alternates` names other object stores")
+    lines = read_small(folder, "objects/info/alternates").decode("utf-8", "surrogateescape").split("\n")
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith('"'):
+            raise leads_outside(f"`{shown}/info/alternates` has a quoted name")
+        if left == 0:
+            raise leads_outside(f"`{shown}/info/alternates` names stores that name stores, and so on")
+        # As text: git goes the same way, and finds no link on it that was not looked at.
+        store = os.path.normpath(Path(path_of(folder), "objects", line))
+        with _store(workspace, store, f"`{shown}/info/alternates`") as found:
+            _check_entry(found, "objects", store)
+            _check_alternates(workspace, found, store, left - 1)
+
+
+@contextmanager
+def _store(workspace: Workspace, store: str, said: str) -> Generator[int]:
+    """The folder that holds another store, which has to lie in the workspace."""
+    above, name = os.path.split(store)
+    if name != "objects":
+        raise leads_outside(f"{said} names a store that is not called `objects`")
+    try:
+        descriptor = workspace.descriptor(above)
+    except ToolFailed:
+        raise leads_outside(f"{said} names an object store outside of the workspace") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def path_of(folder: int) -> str:
+    """Where a folder is that a descriptor stands for."""
+    return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115  a link of the kernel's
+
+
+def read_small(real: int, name: str) -> bytes:
+    """A small regular file below `.git`, or nothing. No link is followed, not even by a folder on the way."""
+    *folders, last = name.split("/")
+    try:
+        with open_beneath.folder(open_beneath.best(), real, folders) as above:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(last, flags, dir_fd=above)
+    except OSError:
+        return b""  # missing, a link, or not ours to read: git then does without it
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_LIMIT) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+
+
+def fill(
+    folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
+) -> None:
+    """Make a shadow of the repository `real` in an empty folder: which of its files are copied, which are linked."""
+    source = Path(path_of(real))
+    for name in copied:
+        if data := read_small(real, name):
+            (folder / name).write_bytes(data)
+    present = set(os.listdir(real))
+    shared = sorted(filter(_SHARED.fullmatch, present))
+    for name in (*linked, *shared):
+        if name in present:
+            (folder / name).symlink_to(source / name)
+    for name in ("objects", "refs"):
+        if name not in present:
+            (folder / name).mkdir()
+    (folder / "info").mkdir()
+    for name in ("exclude", "sparse-checkout"):
+        (folder / "info" / name).write_bytes(read_small(real, f"info/{name}"))
+    text = read_small(real, "config").decode("utf-8", "replace")
+    (folder / "config").write_text(kept_settings(text) + OURS)
+
+
+def kept_settings(text: str) -> str:
+    """The kept settings of a configuration file. Format: git-config(1), of it only plain `key = value`."""
+    found: dict[tuple[str, str], str] = {}
+    section = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if heading := re.fullmatch(r"\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?", line):
+            section = heading[1].lower()
+        elif line.startswith("["):
+            section = ""
+        elif setting := re.fullmatch(
+            r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([A-Za-z0-9]*)\s*(?:[#;].*)?)?", line
+        ):
+            key = (section, setting[1].lower())
+            value = "true" if setting[2] is None else setting[2].lower()
+            if key in _KEPT and re.fullmatch(_KEPT[key], value):
+                found[key] = value
+    return "".join(f"[{section}]\n\t{key} = {value}\n" for (section, key), value in found.items())
+
+
+def git_environment(folder: Path) -> dict[str, str]:
+    """The whole environment of a git that works with a shadow."""
+    return {
+        "PATH": os.defpath,
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "GIT_DIR": str(folder),
+        "GIT_WORK_TREE": ".",
+        "GIT_CEILING_DIRECTORIES": "/",
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_COUNT": "0",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "false",
+        "GIT_PAGER": "cat",
+        "GIT_EDITOR": "false",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_PROTOCOL_FROM_USER": "0",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }

@@ -1,0 +1,142 @@
+"""Receipts: what an operation of git was, as a value that can be kept and compared.
+
+    operation, status (`ok`, `failed`), exit_category, exit_code     what came of it
+    argv, affected_paths                                    what was run last, and which files it was about
+    refs                                                    of operations that change something: before and after
+    agent, trace_id, call_id, autonomy_tier                 on whose behalf
+    approval, policy                                        what stood between the wish and the act
+    outputs                                                 each output with its size and SHA-256
+
+A failure has a receipt as well, in the `data` of its result: `exit_category` says whether it was refused, met a conflict, ran
+out of time; `refs` whether anything moved. Arguments that make no sense attempt nothing and have none.
+The id is made of the call and what was run, so that a replay gives the same one. A receipt says what the tool knows: that the gate let the call
+through; who said yes is in the journal, under the id of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+from ferrule.core.calls import compact
+from ferrule.core.errors import ToolFailed
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Risk, Tool
+
+from .attempt import Attempt
+
+SCHEMA = "ferrule.git_receipt.v1"
+MOST_PATHS = 200
+"""Paths that a receipt names; it says how many more there were."""
+INLINE = 32_000
+"""Bytes of text output that stand in a result."""
+
+Category = Literal["success", "nothing_to_do"]
+
+
+@dataclass(frozen=True, slots=True)
+class GitOptions:
+    """What a set of git tools is told of its run. A resource of the context.
+
+    `agent` names who acts. `autonomy_tier` is what the person calls the freedom of this run; without it, receipts say
+    `observe` for what reads and `act_with_approval` for what changes. `author` is (name, address) of commits; None: the
+    person's own git settings.
+    """
+
+    agent: str = "agent"
+    autonomy_tier: str = ""
+    author: tuple[str, str] | None = None
+
+    @staticmethod
+    def of(context: Context) -> GitOptions:
+        """The options of this call."""
+        found = context.resources.get(GitOptions)
+        return found if isinstance(found, GitOptions) else GitOptions()
+
+
+@dataclass(slots=True)
+class Done:
+    """What an operation came to. `value` is for the model; `outputs` are hashed; `paths` are files of the workspace."""
+
+    value: Mapping[str, Any]
+    argv: Sequence[str] = ()
+    code: int = 0
+    category: Category = "success"
+    paths: Sequence[str] = ()
+    outputs: Mapping[str, bytes] | None = None
+
+
+def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
+    """The result of an operation: what it found, and its receipt."""
+    return {"operation": operation, **done.value, "receipt": receipt(tool, operation, context, done)}
+
+
+def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) -> dict[str, Any]:
+    """What is known of an operation that failed: its receipt."""
+    attempt = Attempt.of(context)
+    ended = attempt.ended(failed)
+    shape = receipt(tool, operation, context, Done({}, ended["argv"]))
+    return {"operation": operation, "receipt": {**shape, **ended}}
+
+
+def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
+    """The receipt of an operation."""
+    options = GitOptions.of(context)
+    changes = not tool.repeatable
+    paths = list(dict.fromkeys(done.paths))
+    shape: dict[str, Any] = {
+        "schema": SCHEMA,
+        "receipt_id": "",
+        "operation": operation,
+        "status": "ok",
+        "exit_category": done.category,
+        "exit_code": done.code,
+        "argv": list(done.argv),
+        "affected_paths": paths[:MOST_PATHS],
+        "agent": options.agent,
+        "trace_id": context.identity.run,
+        "call_id": context.call_id,
+        "autonomy_tier": options.autonomy_tier or ("act_with_approval" if changes else "observe"),
+        "outputs": [_output(name, data) for name, data in (done.outputs or {}).items()],
+        "approval": {
+            "needed": tool.risk is not Risk.SAFE,
+            "given_by": "gate",
+            "recorded_under": context.call_id,
+        },
+        "policy": {
+            "side_effect": str(tool.side_effect),
+            "risk": str(tool.risk),
+            "repository_programs": "none",
+        },
+    }
+    if refs := Attempt.of(context).refs:
+        shape["refs"] = refs
+    if len(paths) > MOST_PATHS:
+        shape["affected_paths_left_out"] = len(paths) - MOST_PATHS
+    identified = (context.identity.session, context.identity.run, context.call_id, operation, *done.argv)
+    shape["receipt_id"] = (
+        "git_" + sha256(compact(list(identified)).encode("utf-8", "replace")).hexdigest()[:20]
+    )
+    return shape
+
+
+def _output(name: str, data: bytes) -> dict[str, Any]:
+    return {
+        "name": name,
+        "bytes": len(data),
+        "sha256": sha256(data).hexdigest(),
+        "inline": len(data) <= INLINE,
+    }
+
+
+def inline(text: str) -> str:
+    """Text as it stands in a result: cut on a character boundary, which is said."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= INLINE:
+        return data.decode()
+    head = data[:INLINE].decode("utf-8", "ignore")
+    return (
+        f"{head}\n[cut at {INLINE} bytes of {len(data)}; ask for less: paths, a smaller `max_count`, `stat`]"
+    )

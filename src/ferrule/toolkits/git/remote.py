@@ -1,0 +1,190 @@
+"""Fetching from a remote: which addresses are reached, and how.
+
+The address comes from the repository's real configuration, read as data; a model names the remote only. Three kinds are followed:
+
+    https     by git's own helper; no credential helper, no password prompt, nothing but what stands in the address
+    ssh       by the `ssh` of the PATH, without anybody's ssh settings, in batch mode
+    file      a repository inside the workspace; what runs on its side sees a shadow of it too (`git_shadow`)
+
+All else is refused: `ext::` and other helpers, `http:` and `git:` (nobody vouches for what arrives), paths outside of the workspace.
+Where the run has a sandbox, its list of hosts holds here as well. Refs are written below `refs/remotes/NAME/` and nowhere else,
+whatever the configuration says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.network.allowed_hosts import Hosts
+from ferrule.sandbox.sandbox import Sandbox
+from ferrule.toolkits.process import find_program
+from ferrule.toolkits.subfolder import subfolder
+from ferrule.tools.context import Context
+
+from .file_access import for_reading, for_ssh, for_web
+from .readable_repository import bare_shadow
+from .run import Runner
+from .settings import Remote, printable, remotes, settings
+from .writable_repository import Bench, section
+
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]"
+_WEB = re.compile(
+    rf"https://(?:[^/@\s]*@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)", re.IGNORECASE
+)
+_SSH = re.compile(
+    rf"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
+    re.IGNORECASE,
+)
+_SHORT_SSH = re.compile(
+    rf"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>{_HOST}):(?P<path>[A-Za-z0-9_./~][^\s\\:]*)"
+)
+_PROXIES = (
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address that may be followed. `protocol` is `https`, `ssh` or `file`; a `file` has no host."""
+
+    protocol: str
+    url: str
+    host: str = ""
+    port: int = 0
+
+
+def read_address(remote: Remote) -> Address:
+    """What the address of a remote is. Pure. Raises ToolFailed(permission_denied) for what is not followed."""
+    url = remote.url
+    printing = bool(url) and url.isprintable()
+    if printing and (found := _WEB.fullmatch(url)):
+        return Address("https", url, found["host"], int(found["port"] or 443))
+    if printing and (found := _SSH.fullmatch(url)):
+        return Address("ssh", url, found["host"], int(found["port"] or 22))
+    if printing and "::" not in url:
+        if url.lower().startswith("file://"):
+            return Address("file", url[len("file://") :])
+        if (
+            "://" not in url
+            and (found := _SHORT_SSH.fullmatch(url))
+            and not url.startswith(("/", "./", "../"))
+        ):
+            return Address("ssh", url, found["host"], 22)
+        if "://" not in url and ":" not in url and not url.startswith(("-", "~")):
+            return Address("file", url)
+    raise ToolFailed(
+        ErrorType.PERMISSION_DENIED,
+        f"the remote `{printable(remote.name)}` was not reached: its address {remote.shown[:200]!r} is none of `https://`, "
+        "`ssh://` and a folder of the workspace; ask the person to fetch from it",
+    )
+
+
+async def find_remote(git: Runner, made: Bench, name: str) -> Remote:
+    """The remote of this name in the real configuration. Raises ToolFailed naming those there are."""
+    found = remotes(await settings(git, made.config_text()))
+    for remote in found:
+        if remote.name == name:
+            return remote
+    known = ", ".join(f"`{printable(remote.name)}`" for remote in found) or "none"
+    raise ToolFailed(ErrorType.NOT_FOUND, f"there is no remote `{name}`; there are: {known}")
+
+
+def check_network(context: Context, address: Address, name: str) -> None:
+    """Raises ToolFailed if the sandbox of this run does not open the host of an address."""
+    if address.protocol == "file":
+        return
+    sandbox = context.resources.get(Sandbox)
+    policy = sandbox.policy if isinstance(sandbox, Sandbox) else None
+    if policy is None:
+        return
+    why = (
+        Hosts.parse(policy.network).refusal(address.host, address.port)
+        if policy.network
+        else "it opens no network"
+    )
+    if why:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"the remote `{name}` was not reached: the sandbox of this run does not open {address.host}:{address.port} ({why}); "
+            "ask the person to add the host to the run's `network`, or to fetch themselves",
+        )
+
+
+@contextmanager
+def reaching(git: Runner, made: Bench, context: Context, remote: Remote) -> Generator[None]:
+    """Git can fetch from this remote, and from nothing else, for the length of a block."""
+    address = read_address(remote)
+    check_network(context, address, remote.name)
+    with ExitStack() as stack:
+        url = address.url
+        environment = dict(git.environment)
+        if address.protocol == "file":
+            folder = stack.enter_context(_inside(context.resource(Workspace), address.url, remote))
+            url = f"file://{folder}"
+            wall = for_reading(git.wall, folder)
+        elif address.protocol == "ssh":
+            program = _ssh_program(git.workspace)
+            environment.update(_ssh(program))
+            wall = for_ssh(git.wall, program)
+        else:
+            environment.update({key: os.environ[key] for key in _PROXIES if key in os.environ})
+            wall = for_web(git.wall, environment)
+        environment["GIT_ALLOW_PROTOCOL"] = address.protocol
+        made.configure(section(f'remote "{remote.name}"', {"url": url}))
+        before = (git.environment, git.wall)
+        git.environment = environment
+        git.wall = wall
+        try:
+            yield
+        finally:
+            git.environment, git.wall = before
+
+
+@contextmanager
+def _inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
+    """A repository of the workspace, without its configuration."""
+    try:
+        inner = subfolder(workspace, path)
+    except ToolFailed as failure:
+        raise ToolFailed(
+            failure.error_type,
+            f"the remote `{printable(remote.name)}` was not reached: {printable(path)[:200]!r} is not a folder of the workspace "
+            "that tools may read; ask the person to fetch from it",
+        ) from None
+    with bare_shadow(inner) as folder:
+        yield folder
+
+
+def _ssh_program(workspace: Workspace) -> str:
+    program = find_program("ssh", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
+    if program is None:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, "there is no program `ssh` on the PATH; ask the person to install it"
+        )
+    return program
+
+
+def _ssh(program: str) -> dict[str, str]:
+    """The environment of a git that goes by SSH."""
+    command = [
+        program, "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ProxyCommand=none",
+        "-o", "PermitLocalCommand=no", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
+    ]  # fmt: skip
+    given = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK") if name in os.environ}
+    return {**given, "GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"}

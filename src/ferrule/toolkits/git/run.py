@@ -1,0 +1,146 @@
+"""Runs git for typed operations: the program, the repository it sees, one time for all its runs, whole outputs.
+
+Names of files and commits are decided on by what git prints, so an output that does not fit is an error here, never
+a shorter answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from dataclasses import dataclass, field
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.command import Capture, Wall
+from ferrule.toolkits.process import find_program, run_process
+from ferrule.tools.context import Context
+
+from .refs import check_revision
+
+SECONDS = 120.0
+"""Time for one operation."""
+_WRITE_FILES = ("switch", "merge", "rebase")
+MOST = 32 * 1024 * 1024
+"""Bytes that one git may print."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How one git ended: status, output, complaints without our own folders in them."""
+
+    argv: tuple[str, ...]
+    code: int
+    output: bytes
+    said: str
+
+    @property
+    def text(self) -> str:
+        """The output as text; bytes that are not UTF-8 are replaced."""
+        return self.output.decode("utf-8", "replace")
+
+    def names(self) -> list[str]:
+        """The output of `-z` as names of files."""
+        return [os.fsdecode(name) for name in self.output.split(b"\0") if name]
+
+
+@dataclass(slots=True)
+class Runner:
+    """Git in one repository. `environment` is all that it gets, `wall` are the files that it may use; `until` is the loop's time
+    at which it is ended."""
+
+    program: str
+    directory: int
+    environment: dict[str, str]
+    wall: Wall | None
+    workspace: Workspace
+    until: float
+    ran: list[Ran] = field(default_factory=list[Ran])
+    """What was run, for receipts."""
+
+    async def run(self, *arguments: str, stdin: bytes = b"") -> Ran:
+        """One git. Raises ToolFailed if it takes too long or prints more than `MOST` bytes."""
+        output, errors = bytearray(), Capture(8192, 0)
+
+        def keep(data: bytes) -> bool:
+            output.extend(data)
+            return len(output) <= MOST
+
+        argv = ("git", "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments)
+        ended = await run_process(
+            argv,
+            program=self.program,
+            directory=self.directory,
+            environment=self.environment,
+            output=keep,
+            errors=errors,
+            stdin=stdin,
+            timeout=max(0.1, self.until - asyncio.get_running_loop().time()),
+            wall=self.wall,
+        )
+        if ended.timed_out:
+            done = "; files that it had changed by then stay changed: look at `git_status`"
+            raise ToolFailed(
+                ErrorType.TIMEOUT,
+                f"`git {arguments[0]}` was ended: the time for it was over{done if arguments[0] in _WRITE_FILES else ''}",
+            )
+        if ended.stopped:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"`git {arguments[0]}` printed more than {MOST} bytes; ask for less, or name paths",
+            )
+        said = errors.text().replace(self.environment["GIT_DIR"], ".git").strip()
+        ran = Ran(argv, 128 if ended.exit_code is None else ended.exit_code, bytes(output), said)
+        self.ran.append(ran)
+        return ran
+
+    async def must(self, *arguments: str, stdin: bytes = b"") -> Ran:
+        """One git that has to succeed. Raises ToolFailed(io_error) with what it said."""
+        ran = await self.run(*arguments, stdin=stdin)
+        if ran.code:
+            raise ToolFailed(
+                ErrorType.IO_ERROR, f"`git {arguments[0]}` failed: {ran.said or f'exit status {ran.code}'}"
+            )
+        return ran
+
+    async def find(self, name: str) -> str | None:
+        """The id of the commit that a name stands for, or None. The name reaches git on its standard input only."""
+        ran = await self.run(
+            "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=f"{name}^{{commit}}\n".encode()
+        )
+        found = re.fullmatch(r"([0-9a-f]{40,64}) commit\n", ran.text)
+        return found[1] if found else None
+
+    async def commit(self, name: str, parameter: str = "rev") -> str:
+        """The id of a commit as a model names it. Raises ToolFailed for what is no name, or names none."""
+        check_revision(name, parameter)
+        found = await self.find(name)
+        if found is None:
+            raise ToolFailed(
+                ErrorType.NOT_FOUND,
+                f"`{parameter}` = `{name}` is not a commit of this repository; `git_log` lists them",
+            )
+        return found
+
+    async def head_tree(self) -> str:
+        """`HEAD`, or the id of the empty tree where there is no commit yet: for comparisons."""
+        if await self.find("HEAD"):
+            return "HEAD"
+        return (await self.must("hash-object", "-t", "tree", "--stdin")).text.strip()
+
+
+def git_program(workspace: Workspace) -> str:
+    """Where git is. Raises ToolFailed if there is none outside of the workspace."""
+    program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
+    if program is None:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND, "there is no program `git` on the PATH; ask the person to install it"
+        )
+    return program
+
+
+def time_over(context: Context) -> float:
+    """The loop's time at which an operation has to be over: a little before its call has."""
+    return asyncio.get_running_loop().time() + min(SECONDS, 0.9 * (context.deadline or SECONDS))

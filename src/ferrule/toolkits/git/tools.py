@@ -1,0 +1,295 @@
+"""Git for agents: single operations as tools (`git_tools`), or a finder and a runner (`git_toolbox_tools`).
+
+    git_tools(repo=".", enabled_tools=["git_status", "git_log", "git_switch"], names={"git_log": "release_git_log"})
+    git_toolbox_tools(repo=".", include_mutations=True)        find_git_tool, run_git_tool
+
+Reads never write and mutations never run a program of the repository (`git_shadow`, `git_bench`); there is no push. What is
+missing where compared with git on a terminal: hooks, filters, signatures, credential helpers, submodules, merges with conflicts.
+
+A toolbox with mutations is one tool for all: its risk is that of its worst operation, so a person is asked about reads as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Annotated, Any, Unpack, cast
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.subfolder import Folder, subfolder
+from ferrule.tools import toolset
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.define import define_tool
+from ferrule.tools.definition import Arguments, Checked, Tool
+from ferrule.tools.pack_options import Shape, check_options, shaped
+
+from .attempt import Attempt
+from .catalog import DEFAULT, OPERATIONS, Operation
+from .finder import find
+from .receipt import GitOptions, failure
+
+_BY_NAME = ("names", "descriptions", "annotations", "tool_config", "formatters")
+
+
+def git_tools(
+    repo: Folder = None,
+    *,
+    agent: str = "agent",
+    autonomy_tier: str = "",
+    author: tuple[str, str] | None = None,
+    **options: Unpack[Shape],
+) -> tuple[Tool, ...]:
+    """Operations of git as tools of their own; by default those of `git_catalog.DEFAULT`.
+
+    `repo` is the folder of the repository: the workspace (None), or one below it. `enabled_tools` takes keys (`git_log`), operations
+    (`log`) and the groups `read`, `mutation` and `all`. `agent` and `autonomy_tier` go into receipts, `author` (name, address) into
+    commits instead of the person's own git settings. Raises ConfigError as every pack does.
+    """
+    check_options(options, Shape)
+    bound = _bound(OPERATIONS.values(), repo, GitOptions(agent, autonomy_tier, author))
+    return shaped(bound, _by_key(options), default=[f"git_{name}" for name in DEFAULT])
+
+
+def git_toolbox_tools(
+    repo: Folder = None,
+    *,
+    include_mutations: bool = False,
+    agent: str = "agent",
+    autonomy_tier: str = "",
+    author: tuple[str, str] | None = None,
+    **options: Unpack[Shape],
+) -> tuple[Tool, ...]:
+    """Two tools instead of many: `find_git_tool` says which operation is meant, `run_git_tool` runs one.
+
+    Without `include_mutations` only operations that read are found and run. The other parameters are those of `git_tools`.
+    """
+    check_options(options, Shape)
+    chosen = [one for one in OPERATIONS.values() if include_mutations or one.group == "read"]
+    bound = _bound(chosen, repo, GitOptions(agent, autonomy_tier, author))
+    operations = {one.name: replace(one, tool=made) for one, made in zip(chosen, bound, strict=True)}
+    tools = toolset.annotated(
+        toolset.keyed([_finder(operations), _runner(operations)], "git"),
+        {"find_git_tool": {"see_also": ["run_git_tool"]}, "run_git_tool": {"see_also": ["find_git_tool"]}},
+    )
+    return shaped(tools, options)
+
+
+def _bound(operations: Iterable[Operation], repo: Folder, options: GitOptions) -> tuple[Tool, ...]:
+    """Tools of operations, in their groups, for one repository."""
+    return tuple(_with_facts(one, _in_repository(one, repo, options)) for one in operations)
+
+
+def _with_facts(operation: Operation, made: Tool) -> Tool:
+    changes = operation.group == "mutation"
+    facts: dict[str, Any] = {
+        "key": operation.key,
+        "groups": (operation.group, operation.name),
+        "kind": "execute" if changes else "read",
+        "side_effect_level": _LEVEL[str(made.side_effect)],
+        "operation": operation.name,
+    }
+    return replace(made, annotations={**made.annotations, **facts})
+
+
+_LEVEL = {"read": "read_only", "execute": "process_exec", "external": "network"}
+
+
+def _in_repository(operation: Operation, repo: Folder, options: GitOptions) -> Tool:
+    made = operation.tool
+    handler, preview = made.handler, made.preview
+
+    def at(context: Context) -> Context:
+        outer = context.resource(Workspace)
+        inner = outer if repo is None else subfolder(outer, str(repo))
+        own = {Workspace: inner, GitOptions: options, Attempt: Attempt()}
+        return replace(context, resources={**context.resources, **own})
+
+    async def run(*, context: Context, **values: Any) -> Any:
+        inner = at(context)
+        try:
+            return await handler(**values, context=inner)
+        except RetryCall:
+            raise  # arguments to be changed: nothing was attempted
+        except ToolFailed as failed:
+            failed.data = failure(made, operation.name, inner, failed)
+            raise
+
+    async def show(values: Mapping[str, Any], context: Any) -> str:
+        assert preview is not None
+        try:
+            return await preview(values, at(context))
+        except ToolFailed as failure:
+            return f"[this call would fail: {failure}]"
+
+    return replace(made, handler=run, preview=show if preview else None)
+
+
+def _by_key(options: Shape) -> Shape:
+    """Options whose keys may be written as operations: `log` for `git_log`."""
+    changed: dict[str, Any] = dict(options)
+    for name in _BY_NAME:
+        if given := cast("Mapping[str, Any]", options.get(name) or {}):
+            changed[name] = {
+                f"git_{key}" if key in OPERATIONS else key: value for key, value in given.items()
+            }
+    return cast("Shape", changed)
+
+
+# ---- the toolbox
+
+
+def _finder(operations: Mapping[str, Operation]) -> Tool:
+    @tool(side_effect="none", risk="safe")
+    async def find_git_tool(
+        query: Annotated[str, "What is to be done, in a few words: `what branch am I on`."],
+        max_results: Annotated[int, "How many operations to show, 1 to 20."] = 5,
+    ) -> dict[str, Any]:
+        """Find out which git operation does what is wanted. Run it with `run_git_tool`."""
+        if not 1 <= max_results <= 20:
+            raise RetryCall(f"`max_results` must be from 1 to 20, found {max_results}")
+        matches = find(query, operations.values(), max_results)
+        if not matches:
+            raise ToolFailed(
+                ErrorType.NOT_FOUND,
+                f"no git operation fits {query[:200]!r}; there are: {', '.join(operations)}",
+            )
+        return {"operations": [_row(match.operation, match.score) for match in matches]}
+
+    return find_git_tool
+
+
+def _row(operation: Operation, score: float) -> dict[str, Any]:
+    schema = operation.tool.arguments.schema
+    return {
+        "operation": operation.name,
+        "description": operation.tool.description,
+        "changes_something": operation.group == "mutation",
+        "arguments": schema.get("properties", {}),
+        "required": schema.get("required", []),
+        "score": round(score, 2),
+    }
+
+
+def _runner(operations: Mapping[str, Operation]) -> Tool:
+    async def run(*, context: Context, operation: str, **values: Any) -> Any:
+        chosen = _chosen(operations, operation)
+        checked = chosen.tool.arguments.check(values)
+        if checked.problems:
+            raise RetryCall(f"`{chosen.name}`: {'; '.join(checked.problems)}")
+        return await chosen.tool.handler(**checked.values, context=context)
+
+    changes = any(one.group == "mutation" for one in operations.values())
+    listed = ", ".join(f"`{name}`" for name in operations)
+    made = define_tool(
+        "run_git_tool",
+        f"Run one git operation: {listed}. `find_git_tool` says what each takes.",
+        parameters=_union(operations),
+        handler=run,
+        touches={"paths": "read", "path": "read"},
+        side_effect="external" if changes else "read",
+        risk="high" if changes else "low",
+        timeout=operations["status"].tool.reliability.timeout,
+        parallel=not changes,
+        preview=_Preview(operations),
+    )
+    return replace(made, context_parameter="context", arguments=_NullIsAbsent(made.arguments))
+
+
+class _NullIsAbsent:
+    """Arguments as models fill in a wide schema: null for whatever does not apply."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return self._arguments.schema
+
+    def check(self, arguments: Mapping[str, Any]) -> Checked:
+        return self._arguments.check({name: value for name, value in arguments.items() if value is not None})
+
+
+def _chosen(operations: Mapping[str, Operation], name: str) -> Operation:
+    """The operation of this name. Raises ToolFailed(not_found) with the nearest names, also for one that is disabled."""
+    plain = name.strip().lower().removeprefix("git_").removeprefix("git ").replace("-", "_")
+    if plain in operations:
+        return operations[plain]
+    if plain in OPERATIONS:
+        raise ToolFailed(
+            ErrorType.NOT_FOUND,
+            f"the operation `{plain}` is switched off here, since it changes something; there are: {', '.join(operations)}",
+        )
+    near = get_close_matches(plain, operations, n=3, cutoff=0.4) or [
+        m.operation.name for m in find(name, operations.values(), 3)
+    ]
+    step = (
+        f"did you mean {' or '.join(f'`{one}`' for one in near)}?"
+        if near
+        else f"there are: {', '.join(operations)}"
+    )
+    raise ToolFailed(ErrorType.NOT_FOUND, f"there is no git operation `{name[:100]}`; {step}")
+
+
+class _Preview:
+    """What a call of the runner would do: what the operation itself would show."""
+
+    def __init__(self, operations: Mapping[str, Operation]) -> None:
+        self._operations = operations
+
+    async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
+        try:
+            chosen = _chosen(self._operations, str(values["operation"]))
+            given = {name: value for name, value in values.items() if name != "operation"}
+            checked = chosen.tool.arguments.check(given)
+            if checked.problems:
+                raise RetryCall("; ".join(checked.problems))
+            said = " ".join(f"{name}={value!r}" for name, value in given.items())
+            shown = await chosen.tool.preview(checked.values, context) if chosen.tool.preview else ""
+            return f"git {chosen.name} {said}".strip() + (f"\n{shown}" if shown else "")
+        except ToolFailed as failure:
+            return f"[this call would fail: {failure}]"
+
+
+_SHARED = {
+    "paths": "Files or folders.",
+    "rev": "A commit: a branch, a tag, an id, or the like of `HEAD~2`.",
+    "rev_range": "Two commits, as in `main..HEAD`.",
+    "branch": "The name of a branch.",
+    "all": "Everything that changed.",
+    "stat": "Only which files, and how many lines.",
+}
+"""Descriptions of arguments that several operations take, each in its own way."""
+
+
+def _union(operations: Mapping[str, Operation]) -> dict[str, Any]:
+    """One schema for the arguments of all operations. Which of them an operation takes, it says itself."""
+    properties: dict[str, Any] = {
+        "operation": {"type": "string", "description": "Which operation, as `find_git_tool` names it."}
+    }
+    users: dict[str, list[str]] = {}
+    for operation in operations.values():
+        for name, schema in operation.tool.arguments.schema.get("properties", {}).items():
+            users.setdefault(name, []).append(operation.name)
+            kept = {key: value for key, value in schema.items() if key != "default"}
+            known = properties.setdefault(name, kept)
+            if known.get("type") != kept.get("type"):
+                raise ConfigError(
+                    f"operations of git disagree about the type of `{name}`", code="git_catalog"
+                )
+            if "enum" in known and known.get("enum") != kept.get("enum"):
+                raise ConfigError(
+                    f"operations of git disagree about the values of `{name}`", code="git_catalog"
+                )
+    for name, names in users.items():
+        said = _SHARED.get(name) or properties[name].get("description", "")
+        properties[name] = {**properties[name], "description": f"({', '.join(names)}) {said}"}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["operation"],
+        "additionalProperties": False,
+    }

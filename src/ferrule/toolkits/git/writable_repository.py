@@ -1,0 +1,307 @@
+"""A workbench for git: a repository that may be written, without its configuration.
+
+Like the shadow that reads use (`git_shadow`), it is a private folder that git takes for `GIT_DIR`: its `config` is written
+here, so no hook, filter, driver, helper, alias or include of the repository exists for it. What differs:
+
+    objects, refs, logs, packed-refs     links to the real ones: git locks and replaces them there, as always
+    index, HEAD, ORIG_HEAD, shallow      copies; they are put back at the end, and only if the operation went well
+
+The real `index.lock` is held all the time, so another git waits or says so. An operation that fails leaves the
+index and HEAD as they were. Refused: what `git_shadow` refuses, the reftable format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
+
+Not protected: another process that swaps a folder of the work tree for a link while git writes (git checks, but not by
+descriptor); a crash between git's last step and putting the index back (the next `git status` shows it as changes).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem.workspace import Workspace
+
+from .readable_repository import (
+    check_inside,
+    fill,
+    git_environment,
+    leads_outside,
+    open_repository,
+    path_of,
+    read_small,
+)
+from .refs import valid_branch
+
+_LINKED = ("objects", "refs", "logs", "packed-refs", "worktrees")
+_COPIED = ("HEAD", "ORIG_HEAD", "shallow")
+_HALF_DONE = (
+    "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply", "sequencer",
+)  # fmt: skip
+_BEFORE = "index-before"
+_MOST_INDEX = 512 * 1024 * 1024
+
+_WRITING = """\
+[core]
+\tlogAllRefUpdates = true
+\tsplitIndex = false
+\tuntrackedCache = false
+\teditor = false
+\taskPass = false
+\tsshCommand = false
+\tgitProxy = false
+\tcommentChar = "#"
+[credential]
+\thelper =
+[commit]
+\tgpgSign = false
+\tcleanup = whitespace
+[tag]
+\tgpgSign = false
+[rerere]
+\tenabled = false
+[submodule]
+\trecurse = false
+[fetch]
+\trecurseSubmodules = false
+\twriteCommitGraph = false
+[merge]
+\tverifySignatures = false
+[rebase]
+\tautoStash = false
+\tautoSquash = false
+\tupdateRefs = false
+[user]
+\tuseConfigOnly = true
+"""
+
+
+@dataclass(slots=True)
+class Bench:
+    """A repository to work on: `directory` is the root, `real` the folder `.git` (descriptors), `folder` what git takes for it."""
+
+    directory: int
+    real: int
+    folder: Path
+    environment: dict[str, str]
+    leaving: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """Called when the workbench is left, however that is."""
+    _before: dict[str, bytes | None] = field(default_factory=dict[str, "bytes | None"])
+    _lock: int = -1
+
+    def config_text(self) -> bytes:
+        """The real configuration, as data."""
+        return read_small(self.real, "config")
+
+    def configure(self, text: str) -> None:
+        """Add to the configuration that git sees."""
+        with (self.folder / "config").open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def check_whole(self) -> None:
+        """Raises ToolFailed if only a part of the files is checked out: what a move would then write is not what
+        differs between trees."""
+        if re.search(r"(?m)^\tsparsecheckout = true$", (self.folder / "config").read_text(encoding="utf-8")):
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                "nothing was done: this repository checks out only a part of its files (sparse checkout); ask the person to do it",
+            )
+
+    def restore_index(self) -> None:
+        """Forget what was done to the copy of the index."""
+        _copy_index(self.real, self.folder)
+
+    def install(self) -> None:
+        """Put back what git changed: index, HEAD and the like. Raises ToolFailed if HEAD changed meanwhile."""
+        if read_small(self.real, "HEAD") != self._before["HEAD"]:
+            raise ToolFailed(
+                ErrorType.IO_ERROR, "another program switched the branch meanwhile; look at `git_status`"
+            )
+        self._install_index()
+        for name in _COPIED:
+            now = _content(self.folder / name)
+            if now is not None and now != self._before[name]:
+                _replace(self.real, name, now)
+
+    def _install_index(self) -> None:
+        source = self.folder / "index"
+        before = self.folder / _BEFORE
+        if not source.exists() or (before.exists() and before.samefile(source)):
+            return  # git writes an index by putting another file in its place: this is still our copy
+        status = source.stat()
+        with source.open("rb") as new, os.fdopen(os.dup(self._lock), "wb") as lock:
+            shutil.copyfileobj(new, lock)
+        # git tells by this time which files may have changed since: it must be git's own.
+        os.utime(self._lock, ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.rename("index.lock", "index", src_dir_fd=self.real, dst_dir_fd=self.real)
+
+
+@contextmanager
+def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
+    """The repository at the root of the workspace, for writing, for the length of a block. `install` keeps what was done.
+
+    `goes_on`: allowed while a merge is under way. Raises ToolFailed if there is no repository, it leads outside, or
+    another git is at work.
+    """
+    with ExitStack() as stack:
+        root = workspace.descriptor("")
+        stack.callback(os.close, root)
+        real = open_repository(root)
+        stack.callback(os.close, real)
+        check_inside(workspace, real)
+        _check_writable(real)
+        if not goes_on:
+            _check_idle(real)
+        lock = _take_lock(real)
+        stack.callback(_drop_lock, real, lock)
+        with suppress(FileExistsError):
+            os.mkdir("logs", dir_fd=real)
+        folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        made = Bench(root, real, folder, _environment(folder))
+        made._lock = lock  # pyright: ignore[reportPrivateUsage]  made here and nowhere else
+        _furnish(made)
+        made._before = {name: _content(folder / name) for name in _COPIED}  # pyright: ignore[reportPrivateUsage]  as above
+        stack.callback(lambda: [leave() for leave in made.leaving])
+        yield made
+
+
+def _furnish(made: Bench) -> None:
+    fill(made.folder, made.real, copied=_COPIED, linked=_LINKED)
+    packed = made.folder / "packed-refs"
+    if not packed.is_symlink():
+        packed.symlink_to(f"{path_of(made.real)}/packed-refs")
+    # Attributes alone run nothing, and those of this file say as well which files need a filter (`git_changes`).
+    (made.folder / "info/attributes").write_bytes(read_small(made.real, "info/attributes"))
+    made.restore_index()
+    made.configure(_WRITING)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        **git_environment(folder),
+        "GIT_OPTIONAL_LOCKS": "1",
+        "GIT_MERGE_AUTOEDIT": "no",
+        "GIT_SEQUENCE_EDITOR": "false",
+    }
+
+
+def _check_writable(real: int) -> None:
+    names = set(os.listdir(real))
+    if "reftable" in names:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            "nothing was done: this repository keeps its branches in the reftable format, which is only read here",
+        )
+    for name in ("HEAD", "index", "packed-refs", "ORIG_HEAD", "shallow"):
+        if name in names and not stat.S_ISREG(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
+            raise leads_outside(f"`.git/{name}` is no file")
+    _check_head(read_small(real, "HEAD"))
+
+
+def _check_head(head: bytes) -> None:
+    text = head.decode("utf-8", "replace").strip()
+    symbolic = re.fullmatch(r"ref: refs/heads/(.+)", text)
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) and not (symbolic and valid_branch(symbolic[1])):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            "nothing was done: `.git/HEAD` names no branch and no commit; ask the person to look",
+        )
+
+
+def _check_idle(real: int) -> None:
+    under_way = sorted(set(os.listdir(real)) & set(_HALF_DONE))
+    if under_way:
+        raise ToolFailed(
+            ErrorType.IO_ERROR,
+            f"nothing was done: a merge, rebase or the like is half done (`.git/{under_way[0]}` is there); to finish it or "
+            "give it up is the person's decision. `git_conflicts` shows what is open",
+        )
+
+
+def _take_lock(real: int) -> int:
+    try:
+        return os.open(
+            "index.lock",
+            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o666,
+            dir_fd=real,
+        )
+    except FileExistsError:
+        raise ToolFailed(
+            ErrorType.IO_ERROR,
+            "nothing was done: another git is at work in this repository, or one broke off (`.git/index.lock` is there); "
+            "try again, or ask the person to remove the file",
+        ) from None
+
+
+def _drop_lock(real: int, lock: int) -> None:
+    """Give the lock back, unless it became the index."""
+    try:
+        status = os.stat("index.lock", dir_fd=real, follow_symlinks=False)
+        if os.path.samestat(status, os.fstat(lock)):
+            os.unlink("index.lock", dir_fd=real)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(lock)
+
+
+def _copy_index(real: int, folder: Path) -> None:
+    """A copy of the index, with a second name that stays when git puts another file in its place."""
+    # Not over the file that may be there: that could be the one whose other name is kept.
+    (folder / "index").unlink(missing_ok=True)
+    try:
+        descriptor = os.open("index", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=real)
+    except FileNotFoundError:
+        return
+    with os.fdopen(descriptor, "rb") as source, (folder / "index").open("wb") as copy:
+        status = os.fstat(descriptor)
+        if status.st_size > _MOST_INDEX:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"nothing was done: the index has {status.st_size} bytes, more than {_MOST_INDEX}",
+            )
+        shutil.copyfileobj(source, copy)
+    # The same time as the original: what changed in the very moment it was written is then looked at again.
+    os.utime(folder / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (folder / _BEFORE).unlink(missing_ok=True)
+    (folder / _BEFORE).hardlink_to(folder / "index")
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _replace(real: int, name: str, content: bytes) -> None:
+    """One of git's small files anew, under git's own lock."""
+    lock = f"{name}.lock"
+    try:
+        descriptor = os.open(
+            lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=real
+        )
+    except FileExistsError:
+        raise ToolFailed(
+            ErrorType.IO_ERROR, f"`.git/{lock}` is there: another git is at work; look at `git_status`"
+        ) from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    os.rename(lock, name, src_dir_fd=real, dst_dir_fd=real)
+
+
+def section(name: str, values: Mapping[str, str]) -> str:
+    """A section of a configuration file, with values quoted. Format: git-config(1), "Syntax"."""
+    quoted = {key: value.replace("\\", "\\\\").replace('"', '\\"') for key, value in values.items()}
+    if any("\n" in value or "\0" in value for value in values.values()):
+        raise ToolFailed(ErrorType.VALIDATION_FAILED, "a setting cannot hold a line end")
+    return f"[{name}]\n" + "".join(f'\t{key} = "{value}"\n' for key, value in quoted.items())

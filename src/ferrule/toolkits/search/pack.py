@@ -1,0 +1,127 @@
+"""`search_files` as packs offer it: the arguments of requirement 001, over the one search there is.
+
+Rows are values: path, line, column, text and the lines around. Excluded globs of a call are added to the pack's, never
+put in their place. What is searched, and by which expression, is `toolkits.search.search_files`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.examples import examples_for
+from ferrule.toolkits.files.edits import invalid
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import READS, Tool
+from ferrule.tools.number_ranges import ranges
+
+from .pattern import read_pattern
+from .ripgrep import find_ripgrep
+from .rows import Found, Row
+from .scope import Scope
+from .search_files import MOST_CONTEXT, MOST_RESULTS, SECONDS, search
+
+
+def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> Tool:
+    """`search_files` with a pack's settings: matches where a call does not say, and globs that are never searched."""
+    if not 1 <= max_matches <= MOST_RESULTS:
+        raise ConfigError(f"search_max_matches = {max_matches}", hint=f"from 1 to {MOST_RESULTS}")
+    excluded, usual = tuple(exclude_globs), max_matches
+
+    @tool(
+        name="search_files",
+        side_effect="read",
+        risk="low",
+        examples=examples_for("search_files"),
+        impossible=ranges(
+            max_matches=(1, MOST_RESULTS),
+            context_before=(0, MOST_CONTEXT),
+            context_after=(0, MOST_CONTEXT),
+        ),
+    )
+    async def search_files(
+        pattern: Annotated[str, "What to look for within one line: a regular expression."],
+        context: Context,
+        path: Annotated[str, READS, "The file or folder to search; everything if left out."] = ".",
+        glob: Annotated[str | list[str] | None, "Only files that match: `*.py`, `src/**`."] = None,
+        exclude_globs: Annotated[str | list[str] | None, "Leave out files that match, too."] = None,
+        case_insensitive: Annotated[bool, "Take upper and lower case as the same."] = False,
+        fixed_strings: Annotated[bool, "Take the pattern as plain text."] = False,
+        include_hidden: Annotated[bool, "Search folders whose names begin with a dot, too."] = False,
+        context_before: Annotated[int, "Lines to show before each match, 0 to 20."] = 0,
+        context_after: Annotated[int, "Lines to show after each match, 0 to 20."] = 0,
+        max_matches: Annotated[int, "Stop after this many matches, 1 to 1000."] = usual,
+    ) -> dict[str, Any]:
+        """Search files for text. Returns rows with path, line, column, text and the lines around, and whether there is more.
+
+        Binary files, files over 10 MB, version control folders and files that may hold secrets are never searched.
+        """
+        _check("max_matches", max_matches, 1, MOST_RESULTS)
+        _check("context_before", context_before, 0, MOST_CONTEXT)
+        _check("context_after", context_after, 0, MOST_CONTEXT)
+        workspace = context.resource(Workspace)
+        found = await search(
+            workspace,
+            read_pattern(pattern, "literal" if fixed_strings else "regex", ignore_case=case_insensitive),
+            Scope(path, _listed(glob), (*excluded, *_listed(exclude_globs)), include_hidden),
+            max_results=max_matches,
+            context_lines=max(context_before, context_after),
+            ripgrep=find_ripgrep(outside=str(workspace.root)),
+            # A little less than the call has: an answer that is cut says more than none.
+            seconds=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
+        )
+        return rows(found, context_before, context_after)
+
+    return search_files
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise invalid(f"`{name}` must be from {least} to {most}, found {value}")
+
+
+def _listed(value: str | list[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def rows(found: Found, before: int, after: int) -> dict[str, Any]:
+    """What a search found, as a value: `matches`, `truncated`, `files_searched`, and `notes` where something is to be said."""
+    lines: dict[str, dict[int, Row]] = {}
+    for row in found.rows:
+        lines.setdefault(row.path, {})[row.number] = row
+    matches = [_match(row, lines[row.path], before, after) for row in found.rows if row.match]
+    answer: dict[str, Any] = {
+        "matches": matches,
+        "truncated": bool(found.warnings),
+        "files_searched": found.searched,
+    }
+    if notes := [*found.warnings, *_left_out(found)]:
+        answer["notes"] = notes
+    return answer
+
+
+def _match(row: Row, lines: dict[int, Row], before: int, after: int) -> dict[str, Any]:
+    shown: dict[str, Any] = {"path": row.path, "line": row.number, "column": row.column, "text": row.text}
+    if before:
+        shown["context_before"] = _around(lines, range(row.number - before, row.number))
+    if after:
+        shown["context_after"] = _around(lines, range(row.number + 1, row.number + after + 1))
+    return shown
+
+
+def _around(lines: dict[int, Row], numbers: Sequence[int]) -> list[str]:
+    return [lines[number].text for number in numbers if number in lines]
+
+
+def _left_out(found: Found) -> list[str]:
+    counts = (
+        (found.large, "larger than 10 MB, not searched"),
+        (len(found.withheld), "not searched, since tools may not read it or what is in it"),
+        (found.unreadable, "skipped, since it cannot be opened"),
+    )
+    return [f"{count} {what}" for count, what in counts if count]

@@ -1,0 +1,71 @@
+"""Exact matching with Python's `re`, in a process that can be ended (see `toolkits.search.matcher`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.toolkits.process import run_process
+
+from .matcher import STUCK
+from .pattern import Pattern
+
+_MATCHER = str(Path(__file__).with_name("matcher.py"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that matches: `number` from 1, `start` the first matching character."""
+
+    number: int
+    start: int
+
+
+async def match(
+    pattern: Pattern, contents: Sequence[bytes], *, wanted: int, directory: int, timeout: float
+) -> list[list[Hit]]:
+    """The hits in each content, `wanted` at the most in all.
+
+    Shorter than `contents` if time (seconds) ran out, or one line took more than `matcher.LINE_SECONDS`: the next content
+    is the one that took too long.
+    """
+    expression = pattern.expression.encode()
+    pieces = [
+        len(expression).to_bytes(4, "big"),
+        expression,
+        b"i" if pattern.ignore_case else b"-",
+        wanted.to_bytes(4, "big"),
+    ]
+    for content in contents:
+        pieces += (len(content).to_bytes(4, "big"), content)
+    answer = bytearray()
+
+    def keep(data: bytes) -> bool:
+        answer.extend(data)
+        return True
+
+    ended = await run_process(
+        ["matcher", "-I", "-S", "-W", "ignore", _MATCHER],
+        program=sys.executable,
+        directory=directory,
+        environment={},
+        output=keep,
+        errors=lambda data: True,
+        stdin=b"".join(pieces),
+        timeout=timeout,
+        grace=0.0,
+    )
+    complete = bytes(answer).split(b"\n")[:-1]
+    if ended.exit_code not in (0, STUCK) and not ended.timed_out:
+        how = ended.signal or ended.exit_code
+        raise ToolFailed(ErrorType.INTERNAL_ERROR, f"the search stopped: its matcher ended early ({how})")
+    return [[_hit(word) for word in line.split()] for line in complete]
+
+
+def _hit(word: bytes) -> Hit:
+    number, _, start = word.partition(b":")
+    return Hit(int(number), int(start))

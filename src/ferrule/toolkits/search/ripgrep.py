@@ -1,0 +1,76 @@
+"""ripgrep as a sieve: which of these files could have a matching line?
+
+It is given names that were vetted one by one, never a folder, so none of its own rules (ignore files,
+hidden names, links, configuration) decides anything. It returns names only; content reaches a model through
+`Workspace.open` alone, which looks at every file again. Where ripgrep fails, all files remain.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from ferrule.core.errors import ToolFailed
+from ferrule.toolkits.process import find_program, run_process
+
+_OPTIONS = (
+    "--no-config",
+    "--color=never",
+    "--no-messages",
+    "--files-with-matches",
+    "--null",
+    "--text",
+    "--encoding=none",
+    "--no-mmap",
+    "--no-ignore",
+    "--hidden",
+    "--no-follow",
+    "--threads=2",
+    "--engine=default",
+)
+_FOUND, _NONE = 0, 1
+
+
+def find_ripgrep(*, outside: str) -> str | None:
+    """The program: the one installed beside Python, else of PATH, never one below `outside`."""
+    beside = os.pathsep.join([sysconfig.get_path("scripts"), str(Path(sys.executable).parent)])
+    # What lies beside the interpreter is as trusted as the interpreter itself, wherever that is.
+    return find_program("rg", beside) or find_program(
+        "rg", os.environ.get("PATH", os.defpath), outside=outside
+    )
+
+
+async def sieve(
+    program: str, expression: str, names: Sequence[str], *, directory: int, timeout: float
+) -> list[str]:
+    """Those of `names`, in their order, that ripgrep finds `expression` in; all of them if it cannot tell.
+
+    `names` are relative to the folder that `directory` is a descriptor of. `timeout` in seconds.
+    """
+    kept = bytearray()
+
+    def keep(data: bytes) -> bool:
+        kept.extend(data)
+        return True
+
+    argv = ["rg", *_OPTIONS, "-e", expression, "--", *(f"./{name}" for name in names)]
+    try:
+        ended = await run_process(
+            argv,
+            program=program,
+            directory=directory,
+            environment={},
+            output=keep,
+            errors=lambda data: True,
+            timeout=timeout,
+            grace=0.0,
+        )
+    except ToolFailed:
+        return list(names)
+    if ended.exit_code not in (_FOUND, _NONE):
+        return list(names)
+    found = {os.fsdecode(name)[2:] for name in bytes(kept).split(b"\0") if name}
+    return [name for name in names if name in found]

@@ -1,0 +1,357 @@
+"""`search_files`: looks for text in the files of the workspace.
+
+    walk (search_scope)  ->  ripgrep as a sieve (ripgrep)  ->  read by the workspace  ->  match (search_python)
+
+Each step can only make the list of files shorter, so what the workspace may not read is never shown, and
+the answer is the same with and without ripgrep. All of it ends with the call: the walk looks at a flag, the
+two programs are ended as trees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, closing
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Annotated
+
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.engine.threads import run_blocking
+from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
+from ferrule.toolkits.examples import with_examples
+from ferrule.tools.context import Context
+from ferrule.tools.decorator import tool
+from ferrule.tools.definition import READS, Tool
+from ferrule.tools.number_ranges import ranges
+
+from .matcher import LINE_SECONDS, lines
+from .pattern import Kind, Pattern, read_pattern
+from .python import Hit, match
+from .ripgrep import find_ripgrep, sieve
+from .rows import Found, Row, cut, printable, report
+from .scope import Scope, find_files
+
+MOST_RESULTS = 1000
+MOST_CONTEXT = 20
+SECONDS = 60.0
+"""Time for one search; a shorter deadline of the call wins."""
+
+_BATCH_NAMES = 4000
+_BATCH_TEXT = 400_000
+_BATCH_BYTES = 8 * 1024 * 1024
+_BINARY_AFTER = 8192
+
+
+@dataclass(slots=True)
+class _Search:
+    """One search on its way."""
+
+    workspace: Workspace
+    pattern: Pattern
+    scope: Scope
+    wanted: int
+    around: int
+    ripgrep: str | None
+    directory: int
+    deadline: float
+    found: Found = field(default_factory=Found)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def left(self) -> float:
+        return max(0.05, self.deadline - asyncio.get_running_loop().time())
+
+    async def run(self) -> Found:
+        names: list[str] = []
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                names += batch
+                if await self._search(batch):
+                    break
+        if self.pattern.plain:
+            await self._match_names(names)
+        return self.found
+
+    async def _batches(self) -> AsyncGenerator[list[str], None]:
+        """Names to look at, as many as fit on one command line at a time."""
+        names = find_files(self.workspace, self.scope, self.found, self.stopped.is_set)
+        try:
+            while batch := await run_blocking(lambda: _take(names)):
+                yield batch
+        finally:
+            self.stopped.set()
+
+    async def _search(self, batch: list[str]) -> bool:
+        """Search these files; True if there is no need to go on."""
+        candidates = batch
+        if self.ripgrep and self.pattern.wider:
+            candidates = await sieve(
+                self.ripgrep, self.pattern.wider, batch, directory=self.directory, timeout=self.left()
+            )
+        self.found.searched += len(batch)
+        reader = self._read(candidates)
+        while group := await run_blocking(lambda: _group(reader)):
+            hits = await match(
+                self.pattern,
+                [content for _, content in group],
+                # One more than wanted tells "exactly as many" from "there may be more".
+                wanted=self.wanted - self.found.matches + 1,
+                directory=self.directory,
+                timeout=self.left(),
+            )
+            for (name, content), some in zip(group, hits, strict=False):
+                if self._add(name, content, some):
+                    return True
+            if len(hits) < len(group):
+                self._too_slow(group[len(hits)][0])
+                return True
+        return False
+
+    def _read(self, names: list[str]) -> Iterator[tuple[str, bytes]]:
+        for name in names:
+            if self.stopped.is_set():
+                return
+            try:
+                content = self.workspace.read(name, limit=READ_LIMIT)
+            except ToolFailed:
+                continue  # gone, grown, or become a link since the walk
+            if b"\0" not in content[:_BINARY_AFTER]:
+                yield name, content
+
+    def _add(self, name: str, content: bytes, hits: list[Hit]) -> bool:
+        """Keep the rows of one file; True if that was the last that is wanted."""
+        room = self.wanted - self.found.matches
+        full = len(hits) > room
+        self.found.matches += min(len(hits), room)
+        self.found.rows += _rows(name, content, hits[:room], self.around)
+        if full:
+            self.found.warnings.append(
+                f"stopped at {self.wanted} matches: there are more; narrow `path`, `file_filter` or the "
+                f"pattern, or raise `max_results` (at most {MOST_RESULTS})"
+            )
+        return full
+
+    def _too_slow(self, name: str) -> None:
+        what = (
+            f"the search took longer than its time, or than {LINE_SECONDS:g} s for one line, at "
+            f"`{printable(name)}`; files after it were not searched"
+        )
+        step = "simplify the pattern (no repeat inside a repeat, like `(a+)+`) or narrow `path`"
+        if not self.found.rows:
+            raise ToolFailed(ErrorType.TIMEOUT, f"{what}; {step}")
+        self.found.warnings.append(f"{what}: the result is incomplete; {step}")
+
+    async def _match_names(self, names: list[str]) -> None:
+        last = "\n".join(name.rpartition("/")[2] for name in names)
+        if not last:
+            return
+        hits = await match(
+            self.pattern,
+            [last.encode("utf-8", "surrogateescape")],
+            wanted=len(names),
+            directory=self.directory,
+            timeout=self.left(),
+        )
+        if not hits:
+            self.found.warnings.append(
+                "names of files were not looked at: the pattern took too long on one of them"
+            )
+            return
+        self.found.names = [names[hit.number - 1] for hit in hits[0]]
+
+
+def _take(names: Iterator[str]) -> list[str]:
+    """The next names, at most a command line full."""
+    batch: list[str] = []
+    size = 0
+    for name in islice(names, _BATCH_NAMES):
+        batch.append(name)
+        size += len(os.fsencode(name)) + 16
+        if size > _BATCH_TEXT:
+            break
+    return batch
+
+
+def _group(files: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """The next files, as many as fit into one batch; a single larger one alone."""
+    group: list[tuple[str, bytes]] = []
+    size = 0
+    for file in files:
+        group.append(file)
+        size += len(file[1])
+        if size > _BATCH_BYTES:
+            break
+    return group
+
+
+def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
+    if not hits:
+        return []
+    text = list(lines(content))
+    starts = {hit.number: hit.start for hit in hits}
+    shown = sorted({
+        number
+        for hit in hits
+        for number in range(max(1, hit.number - around), min(len(text), hit.number + around) + 1)
+    })  # fmt: skip
+    return [
+        Row(name, n, cut(text[n - 1], starts.get(n, 0)), n in starts, starts[n] + 1 if n in starts else 0)
+        for n in shown
+    ]
+
+
+async def search(
+    workspace: Workspace,
+    pattern: Pattern,
+    scope: Scope,
+    *,
+    max_results: int = 200,
+    context_lines: int = 0,
+    ripgrep: str | None = None,
+    seconds: float = SECONDS,
+) -> Found:
+    """What `search_files` does, for programs. `ripgrep` is the program to use; None: do without.
+
+    Raises ToolFailed. When cancelled, ends what it started.
+    """
+    loop = asyncio.get_running_loop()
+    with closing(_Folder(workspace)) as folder:
+        one = _Search(
+            workspace,
+            pattern,
+            scope,
+            max_results,
+            context_lines,
+            ripgrep,
+            folder.descriptor,
+            loop.time() + seconds,
+        )
+        try:
+            return await one.run()
+        finally:
+            one.stopped.set()
+
+
+class _Folder:
+    """The root of the workspace as a descriptor, until closed."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.descriptor = workspace.descriptor("")
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def _listed(value: str | list[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _within(name: str, value: int, least: int, most: int) -> int:
+    if least <= value <= most:
+        return value
+    raise RetryCall(f"`{name}` must be from {least} to {most}, found {value}")
+
+
+async def _answer(
+    context: Context,
+    pattern: str,
+    kind: Kind,
+    scope: Scope,
+    *,
+    ignore_case: bool,
+    context_lines: int,
+    max_results: int,
+) -> str:
+    _within("max_results", max_results, 1, MOST_RESULTS)
+    _within("context_lines", context_lines, 0, MOST_CONTEXT)
+    workspace = context.resource(Workspace)
+    found = await search(
+        workspace,
+        read_pattern(pattern, kind, ignore_case=ignore_case),
+        scope,
+        max_results=max_results,
+        context_lines=context_lines,
+        ripgrep=find_ripgrep(outside=str(workspace.root)),
+        # A little less than the call has: an answer that is cut says more than none.
+        seconds=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
+    )
+    flags = " [+hidden]" * scope.hidden + " [+gitignored]" * scope.ignored
+    start = printable(workspace.name(scope.path) or ".")
+    return report(found, f"searched for `{printable(pattern)}` ({kind}) in `{start}`{flags}")
+
+
+@tool(
+    side_effect="read",
+    risk="low",
+    impossible=ranges(context_lines=(0, MOST_CONTEXT), max_results=(1, MOST_RESULTS)),
+)
+async def search_files(
+    pattern: Annotated[str, "What to look for within one line."],
+    context: Context,
+    path: Annotated[str, READS, "The file or folder to search; the whole workspace if left out."] = ".",
+    kind: Annotated[
+        Kind,
+        "How to read the pattern: `regex` (Python syntax), `literal` (as it stands), or `wildcard` "
+        "(`*` is any text within a line; case does not matter).",
+    ] = "regex",
+    file_filter: Annotated[
+        str | list[str] | None, "Only files that match this glob, or one of these: `*.py`, `src/**`."
+    ] = None,
+    exclude: Annotated[
+        str | list[str] | None, "Leave out files that match this glob, or one of these."
+    ] = None,
+    case_insensitive: Annotated[bool, "Take upper and lower case as the same."] = False,
+    context_lines: Annotated[int, "Lines to show before and after each match, 0 to 20."] = 0,
+    max_results: Annotated[int, "Stop after this many matches, 1 to 1000."] = 200,
+    include_hidden: Annotated[bool, "Search folders whose names begin with a dot, too."] = False,
+    ignore_gitignore: Annotated[bool, "Search files that .gitignore leaves out, too."] = False,
+) -> str:
+    """Search the files of the workspace for text. Returns rows `file:line:text`, grouped by file, and counts.
+
+    Binary files, files over 10 MB, version control folders and files that may hold secrets are never searched.
+    """
+    scope = Scope(path, _listed(file_filter), _listed(exclude), include_hidden, ignore_gitignore)
+    return await _answer(
+        context,
+        pattern,
+        kind,
+        scope,
+        ignore_case=case_insensitive,
+        context_lines=context_lines,
+        max_results=max_results,
+    )
+
+
+@tool(side_effect="read", risk="low", impossible=ranges(max_results=(1, MOST_RESULTS)))
+async def grep_search(
+    pattern: Annotated[str, "Text to look for; `*` stands for any text within a line, as in `fn*init`."],
+    context: Context,
+    file_filter: Annotated[str | None, "Only files that match this glob: `*.zig`, `**/*.md`."] = None,
+    max_results: Annotated[int, "Stop after this many matches, 1 to 1000."] = 200,
+    include_hidden: Annotated[bool, "Search hidden folders such as .config, too."] = False,
+    ignore_gitignore: Annotated[bool, "Search files that .gitignore leaves out, too."] = False,
+) -> str:
+    """Search all files of the workspace for text, whatever its case.
+
+    The same search as `search_files` with `kind: wildcard`, under the name and with the parameters of
+    requirement 002, for agents that were written for it.
+    """
+    scope = Scope(".", _listed(file_filter), (), include_hidden, ignore_gitignore)
+    return await _answer(
+        context,
+        pattern,
+        "wildcard",
+        scope,
+        ignore_case=True,
+        context_lines=0,
+        max_results=max_results,
+    )
+
+
+TOOLS: tuple[Tool, ...] = with_examples(search_files)
+"""`grep_search` is not among them: two names for one thing cost a model more than they give."""

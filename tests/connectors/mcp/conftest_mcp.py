@@ -1,0 +1,94 @@
+"""A person's folders and a workspace of its own for each test, plain servers in it, and sessions that say yes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.connectors.mcp import Approvals, Ground, McpServer, Servers, connect
+from ferrule.core.calls import Result
+from ferrule.engine.agent import Agent
+from ferrule.engine.session import Session
+from ferrule.permissions.approvals import AllowThese, Approver
+
+HERE = Path(__file__).parent
+PYTHON = str(Path(sys.executable).resolve())
+
+
+@dataclass
+class Place:
+    """A workspace with the plain server in it, and the person's folders beside it."""
+
+    root: Path
+    state: Path
+    ground: Ground
+    approvals: Approvals
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def plain(self, era: str = "new", behaviour: str = "good", name: str = "plain", **more: Any) -> McpServer:
+        """A plain server, as a program would name it."""
+        return McpServer(name, command=(PYTHON, "plain_server.py", era, behaviour), **more)
+
+    def behave(self, behaviour: str) -> None:
+        """What plain servers of this workspace do from now on."""
+        (self.root / "behaviour.txt").write_text(behaviour)
+
+    def seen(self) -> list[dict[str, Any]]:
+        """What a plain server was sent."""
+        file = self.root / "seen.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def sent(self, method: str) -> list[dict[str, Any]]:
+        return [one for one in self.seen() if one.get("method") == method]
+
+    async def servers(self, *specs: McpServer, **more: Any) -> Servers:
+        opened = connect(specs, ground=self.ground, approvals=self.approvals, **more)
+        return await self._stack.enter_async_context(opened)
+
+    def session(self, servers: Servers, *, approver: Approver | None = None, **more: Any) -> Session:
+        """A session whose person says yes to every tool of a server."""
+        agent = Agent(
+            "scripted:x",
+            servers.tools,
+            workspace=self.root,
+            approver=approver or AllowThese(["*"]),
+            journal=self.state / "journal.db",
+            **more,
+        )
+        session = agent.session()
+        self._stack.push_async_callback(session.close)
+        return session
+
+    async def call(self, spec: McpServer, tool: str, /, **arguments: Any) -> Result:
+        """One call to one server, from nothing to its result."""
+        session = self.session(await self.servers(spec))
+        return await session.call(f"{spec.name}__{tool}", **arguments)
+
+    async def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+        """Wait for something that another process does."""
+        async with asyncio.timeout(seconds):
+            while not holds():
+                await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    root, state = tmp_path / "work", tmp_path / "state"
+    root.mkdir()
+    monkeypatch.setenv("FERRULE_STATE", str(state))
+    shutil.copy(HERE / "plain_server.py", root)
+    made = Place(root, state, Ground(root), Approvals())
+    yield made
+    await made.close()

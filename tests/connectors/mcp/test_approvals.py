@@ -1,0 +1,132 @@
+"""What a person approved, and what happens to servers that nobody approved, or that changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest_mcp import Place
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.connectors.cleaning import clean
+from ferrule.connectors.mcp import Approvals, McpServer
+from ferrule.connectors.mcp.definitions import Definition, Manifest
+from ferrule.core.errors import ConfigError
+
+ECHO = Definition({"name": "echo", "description": "Says it.", "inputSchema": {"type": "object"}})
+
+
+@pytest.mark.proves("mcp.approval.command")
+@pytest.mark.parametrize("origin", ["person", "repository"])
+async def test_a_server_that_nobody_approved_is_not_started(place: Place, origin: str) -> None:
+    spec = place.plain(origin=origin)
+    servers = await place.servers(spec)
+    assert servers.tools == () and place.seen() == []
+    assert any("nobody approved it" in one for one in servers.notices)
+
+
+@pytest.mark.proves("mcp.approval.definitions")
+async def test_a_server_whose_tools_nobody_looked_at_offers_none(place: Place) -> None:
+    spec = place.plain(origin="person")
+    place.approvals.approve(spec)
+    servers = await place.servers(spec)
+    assert servers.tools == () and place.seen() == []
+    assert any("nobody looked at its tools" in one for one in servers.notices)
+
+
+@pytest.mark.proves("mcp.lazy")
+async def test_an_approved_server_is_listed_without_being_started_and_starts_with_its_first_call(
+    place: Place,
+) -> None:
+    spec = place.plain(origin="person")
+    place.approvals.approve(spec, Manifest("2026-07-28", (_echo(place),)))
+    servers = await place.servers(spec)
+    assert [tool.name for tool in servers.tools] == ["plain__echo"]
+    assert servers.status()[0].state == "known" and place.seen() == []
+    assert (await place.session(servers).call("plain__echo", text="x")).data == "echo: x"
+    assert servers.status()[0].state == "ready"
+
+
+def _echo(place: Place) -> Definition:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    return Definition({"name": "echo", "description": "Says what it was told.", "inputSchema": schema})
+
+
+@pytest.mark.proves("mcp.approval.command")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": ("sh", "-c", "true")},
+        {"env": {"NODE_ENV": "x"}},
+        {"network": ("evil.example",)},
+        {"readable": ("/root",)},
+        {"place": "/another"},
+    ],
+)
+def test_any_change_of_what_was_approved_asks_again(tmp_path: Path, change: dict[str, object]) -> None:
+    book = Approvals(tmp_path)
+    spec = McpServer("git", command=("mcp-server-git",), origin="repository", place="/work")
+    book.approve(spec, Manifest(tools=(ECHO,)))
+    assert book.look(spec).state == "approved"
+    other = replace(spec, **change)  # pyright: ignore[reportArgumentType]  a test's words
+    assert book.look(other).state in ("moved", "unknown")
+    assert book.look(other).manifest is None
+
+
+def test_the_difference_of_a_command_is_shown(tmp_path: Path) -> None:
+    book = Approvals(tmp_path)
+    spec = McpServer("git", command=("mcp-server-git", "--repository", "."))
+    book.approve(spec)
+    diff = book.diff(replace(spec, command=("mcp-server-git", "--repository", "/")))
+    assert '-  "."' in diff and '+  "/"' in diff
+
+
+@pytest.mark.proves("mcp.approval.private")
+def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:
+    book, spec = Approvals(tmp_path), McpServer("git", command=("mcp-server-git",))
+    book.approve(spec)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o666)
+    with pytest.raises(ConfigError, match="others can write it"):
+        book.look(spec)
+    file.chmod(0o600)
+    file.write_text("{")
+    with pytest.raises(ConfigError, match="damaged"):
+        book.look(spec)
+
+
+@pytest.mark.proves("mcp.approval.secrets")
+def test_a_literal_secret_is_neither_shown_nor_kept_and_still_counts(tmp_path: Path) -> None:
+    spec = McpServer("docs", url="https://example.com/mcp", headers={"Authorization": "Bearer abc123"})
+    other = replace(spec, headers={"Authorization": "Bearer abc124"})
+    book = Approvals(tmp_path)
+    book.approve(spec)
+    assert "abc123" not in "".join(file.read_text() for file in tmp_path.iterdir())
+    assert "abc123" not in book.diff(other)
+    assert book.look(other).state == "moved"
+
+
+texts = st.text(max_size=60)
+
+
+def _defined(name: str, said: str) -> Definition:
+    return Definition({"name": name, "description": said, "inputSchema": {"type": "object"}})
+
+
+definitions = st.builds(_defined, st.sampled_from(["a", "b", "c"]), texts)
+
+
+@pytest.mark.proves("mcp.rug-pull")
+@given(before=definitions, after=definitions)
+def test_definitions_have_one_hash_exactly_if_they_say_the_same(
+    before: Definition, after: Definition
+) -> None:
+    assert (before.hash == after.hash) == (before.raw == after.raw)
+
+
+@given(texts)
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+    assert clean(clean(text)) == clean(text)

@@ -1,0 +1,140 @@
+"""Servers over HTTP that misbehave, and what never leaves for where it does not belong."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from conftest_mcp import Place
+from far_server import Server
+
+from ferrule.connectors.mcp import McpServer, OAuth
+from ferrule.connectors.mcp.http import MAX_BODY, client_for
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError
+from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.tools.reliability import Policies, Reliability
+
+
+@pytest.mark.proves("mcp.http")
+async def test_a_server_over_http_is_called_with_its_headers(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCS_TOKEN", "t-1")
+    async with HttpDouble(Server()) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp", headers={"Authorization": "Bearer ${DOCS_TOKEN}"})
+        assert (await place.call(spec, "echo", text="x")).data == "hello"
+        await place.close()
+    assert {one.headers["authorization"] for one in double.requests} == {"Bearer t-1"}
+    call = next(one for one in double.requests if one.json().get("method") == "tools/call")
+    assert (call.headers["mcp-method"], call.headers["mcp-name"]) == ("tools/call", "echo")
+
+
+@pytest.mark.proves("mcp.giant-result")
+@pytest.mark.parametrize("kind", ["json", "events"])
+async def test_a_giant_answer_is_not_read_to_its_end(place: Place, kind: str) -> None:
+    piece = b"x" * 1_000_000
+    pieces = [b'{"jsonrpc":"2.0","id":1,"result":"' if kind == "json" else b"data: ", *[piece] * 40]
+    headers = {"content-type": "application/json" if kind == "json" else "text/event-stream"}
+    async with HttpDouble(Server(lambda message: Reply(pieces=pieces, headers=headers))) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=20.0)))
+        result = await place.call(spec, "echo", text="x")
+        await place.close()
+    assert not result.success and result.size < MAX_BODY
+
+
+@pytest.mark.proves("mcp.http.compressed")
+async def test_a_compressed_answer_is_refused(place: Place) -> None:
+    bomb = Reply(
+        pieces=[gzip.compress(b"x" * 10_000_000)],
+        headers={"content-type": "application/json", "content-encoding": "gzip"},
+    )
+    async with HttpDouble(Server(lambda message: bomb)) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=10.0)))
+        result = await place.call(spec, "echo", text="x")
+        await place.close()
+    assert not result.success
+
+
+@pytest.mark.proves("mcp.http.redirect")
+async def test_headers_do_not_follow_a_redirect_to_somebody_else(place: Place) -> None:
+    async with HttpDouble(Server()) as other:
+        away = Reply(status=307, headers={"location": f"{other.url}/mcp"})
+        async with HttpDouble(lambda request: away) as double:
+            spec = McpServer(
+                "docs", url=f"{double.url}/mcp", headers={"X-Key": "secret"}, connect_timeout=5.0
+            )
+            servers = await place.servers(spec)
+            await place.close()
+        assert servers.tools == () and other.requests == []
+
+
+@pytest.mark.proves("mcp.retries")
+@pytest.mark.parametrize(
+    ("tool", "policy", "attempts"),
+    [
+        ("look", Reliability(max_attempts=3), 3),
+        ("look", Reliability(max_attempts=1), 1),
+        ("look", Reliability(max_attempts=3, retry_on=("timeout",)), 1),
+        ("look", Reliability(max_attempts=3, retry_on=("permanent",)), 1),
+        ("echo", Reliability(max_attempts=3), 1),
+    ],
+)
+async def test_a_5xx_is_tried_again_as_the_policy_says_and_only_where_it_does_no_harm(
+    place: Place, tool: str, policy: Reliability, attempts: int
+) -> None:
+    server = Server(lambda message: Reply(status=503, pieces=[b"busy"]))
+    async with HttpDouble(server) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp", hints=True, policies=Policies(policy))
+        result = await place.call(spec, tool, text="x")
+        await place.close()
+    assert not result.success and server.calls == attempts
+
+
+@pytest.mark.proves("mcp.http.never-answers")
+async def test_a_server_that_takes_the_request_and_says_nothing_is_a_timeout(place: Place) -> None:
+    async with HttpDouble(Server(lambda message: Reply(hold_head=True))) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp", policies=Policies(Reliability(timeout=0.3)))
+        result = await place.call(spec, "echo", text="x")
+        assert result.error_type is ErrorType.TIMEOUT
+        await place.close()
+
+
+@pytest.mark.proves("mcp.http.sign-in")
+async def test_a_server_that_wants_a_person_to_sign_in_says_so_in_a_run(place: Place) -> None:
+    def handler(request: Request) -> Reply:
+        if request.target.startswith("/.well-known/oauth-protected-resource"):
+            return Reply(json={"resource": f"{double.url}/mcp", "authorization_servers": [double.url]})
+        if request.target.startswith("/.well-known/"):
+            about = {"issuer": double.url, "authorization_endpoint": f"{double.url}/authorize"}
+            more = {"token_endpoint": f"{double.url}/token", "response_types_supported": ["code"]}
+            return Reply(json={**about, **more, "code_challenge_methods_supported": ["S256"]})
+        return Reply(status=401, headers={"www-authenticate": "Bearer"})
+
+    async with HttpDouble(handler) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth(client_id="me"), connect_timeout=10.0)
+        servers = await place.servers(spec)
+        await place.close()
+    assert any("sign in" in one and "ferrule mcp login docs" in one for one in servers.notices), (
+        servers.notices
+    )
+
+
+@pytest.mark.proves("mcp.http.ssrf")
+@pytest.mark.parametrize(
+    "address",
+    ["http://192.0.2.1/x", "https://169.254.169.254/latest", "https://127.0.0.1:9/x", "https://10.0.0.1/"],
+)
+async def test_addresses_that_a_server_names_do_not_lead_inside(address: str) -> None:
+    import httpx2
+
+    async with client_for("https://mcp.example.com/mcp") as client:
+        with pytest.raises(httpx2.ConnectError, match="is not asked"):
+            await client.get(address)
+
+
+def test_plain_http_is_for_this_machine_only() -> None:
+    with pytest.raises(ConfigError, match="in the clear"):
+        McpServer("x", url="http://mcp.example.com/mcp")
+    for url in ("http://localhost:3030/mcp", "http://127.0.0.1:1/", "http://[::1]:2/"):
+        assert McpServer("x", url=url).transport == "http"

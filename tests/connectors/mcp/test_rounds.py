@@ -1,0 +1,121 @@
+"""Calls that take more than one round: questions to a person, and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from conftest_mcp import Place
+
+from ferrule.connectors.mcp import Form, Forms
+from ferrule.core.calls import ErrorType
+from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, NobodyToAsk
+
+BOTH = pytest.mark.parametrize("era", ["old", "new"])
+
+
+class Person:
+    """Says yes to calls, and what it was made for to questions of servers, which it remembers."""
+
+    def __init__(self, choice: Any) -> None:
+        self.choice = choice
+        self.asked: list[ApprovalRequest] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        if request.tool.name != "answer_mcp_server":
+            return Answer("once")
+        self.asked.append(request)
+        return Answer(self.choice)
+
+
+@BOTH
+@pytest.mark.proves("mcp.elicitation")
+@pytest.mark.parametrize("choice", ["once", "deny"])
+async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
+    place: Place, era: str, choice: str
+) -> None:
+    person = Person(choice)
+    session = place.session(await place.servers(place.plain(era, "good")), approver=person)
+    place.behave("asks")
+    result = await session.call("plain__echo", text="x")
+    assert result.success
+    answer = {"action": "accept", "content": {"sure": True}} if choice == "once" else {"action": "decline"}
+    assert result.data["answer"].items() >= answer.items()
+    assert result.data["state"] == ("s1" if era == "new" else None)
+    assert (
+        "server `plain` asks: Are you sure?" in person.asked[0].reason and person.asked[0].risk == "critical"
+    )
+
+
+@BOTH
+@pytest.mark.proves("mcp.elicitation")
+async def test_without_a_person_a_question_is_declined(place: Place, era: str) -> None:
+    servers = await place.servers(place.plain(era))
+    session = place.session(servers, approver=AllowThese(["plain__*"], NobodyToAsk()))
+    place.behave("asks")
+    result = await session.call("plain__echo", text="x")
+    assert result.data["answer"]["action"] == "decline"
+
+
+@BOTH
+@pytest.mark.proves("mcp.elicitation.secrets")
+async def test_a_question_for_a_secret_reaches_nobody(place: Place, era: str) -> None:
+    person = Person("once")
+    filled: list[Form] = []
+
+    async def fill(form: Form) -> Mapping[str, Any]:
+        filled.append(form)
+        return {"password": "hunter2"}
+
+    session = place.session(await place.servers(place.plain(era)), approver=person, resources=[Forms(fill)])
+    place.behave("asks-secret")
+    result = await session.call("plain__echo", text="x")
+    assert result.data["answer"]["action"] == "decline"
+    assert (person.asked, filled) == ([], [])
+
+
+@BOTH
+@pytest.mark.proves("mcp.elicitation.values")
+async def test_values_are_asked_for_where_something_can_take_them(place: Place, era: str) -> None:
+    async def fill(form: Form) -> Mapping[str, Any]:
+        assert (form.server, form.message, form.required) == ("plain", "Are you sure?", ("city",))
+        return {"city": "Ghent"}
+
+    servers = await place.servers(place.plain(era))
+    session = place.session(servers, resources=[Forms(fill)])
+    place.behave("asks-values")
+    assert (await session.call("plain__echo", text="x")).data["answer"]["content"] == {"city": "Ghent"}
+    without = place.session(servers)
+    assert (await without.call("plain__echo", text="x")).data["answer"]["action"] == "cancel"
+
+
+@pytest.mark.proves("mcp.rounds-bounded")
+async def test_a_server_that_wants_another_round_forever_gets_an_error(place: Place) -> None:
+    session = place.session(await place.servers(place.plain("new")))
+    place.behave("asks-forever")
+    result = await session.call("plain__echo", text="x")
+    assert result.error_type is ErrorType.TOOL_ERROR and "more than 10 times" in (result.error_message or "")
+
+
+@pytest.mark.proves("mcp.tasks")
+async def test_a_task_is_followed_to_its_end(place: Place) -> None:
+    session = place.session(await place.servers(place.plain("new")))
+    place.behave("task")
+    assert (await session.call("plain__echo", text="x")).data == "task done"
+    assert len(place.sent("tasks/get")) == 3
+
+
+@pytest.mark.proves("mcp.tasks")
+async def test_cancelling_a_call_cancels_its_task_at_the_server(place: Place) -> None:
+    session = place.session(await place.servers(place.plain("new")))
+    place.behave("task")
+    (place.root / "hold").write_text("")
+    call = asyncio.create_task(session.call("plain__echo", text="x"))
+    await place.until(lambda: bool(place.sent("tasks/get")))
+    call.cancel()
+    await asyncio.wait([call])
+    await place.until(lambda: bool(place.sent("tasks/cancel")))
+    assert json.dumps(place.sent("tasks/cancel")[0]["params"]["taskId"]) == '"t1"'

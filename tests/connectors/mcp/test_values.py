@@ -1,0 +1,165 @@
+"""Policies, schemas and results as values: no server is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.connectors.mcp import McpServer
+from ferrule.connectors.mcp.definitions import Definition
+from ferrule.connectors.mcp.results import value_of
+from ferrule.connectors.mcp.tools import judged
+from ferrule.connectors.schemas import arguments_of, bounded, depth_of, problem_of
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.tools.reliability import Policies, Reliability, policies
+
+fields: Any = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_attempts": st.integers(1, 9),
+        "timeout_ms": st.integers(1, 99_999),
+        "retry_on": st.lists(st.sampled_from(["transient", "timeout", "5xx", "permanent"])),
+    },
+)
+
+
+@pytest.mark.proves("mcp.policy.fields")
+@given(server=fields, tool=fields)
+def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[str, Any]) -> None:
+    found = policies(server, {"search": tool}, "x").of("search")
+    both = {**server, **tool}
+    assert found.max_attempts == both.get("max_attempts")
+    assert found.timeout == (both["timeout_ms"] / 1000 if "timeout_ms" in both else None)
+    assert found.retry_on == (tuple(both["retry_on"]) if "retry_on" in both else None)
+    assert policies(server, {"search": tool}, "x").of("other") == policies(server, None, "x").default
+
+
+@pytest.mark.proves("mcp.policy.fields")
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        ({"retry_on": ["5xx", "often"]}, "found `often`"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"timeout_ms": "10"}, "timeout_ms"),
+        ({"max_retries": 3}, "unknown key `max_retries`"),
+    ],
+)
+def test_what_a_policy_cannot_mean_is_an_error_that_names_it(given_: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        policies(given_, None, "server `x`")
+    with pytest.raises(ConfigError, match=said):
+        policies(None, {"search": given_}, "server `x`")
+
+
+def test_nothing_written_leaves_the_defaults() -> None:
+    assert policies(None, None, "x") == Policies() and Policies().of("any") == Reliability()
+
+
+@pytest.mark.proves("mcp.hints")
+@pytest.mark.parametrize(
+    ("hints", "says", "expected"),
+    [
+        (False, {}, ("external", "medium", False)),
+        (False, {"readOnlyHint": True}, ("external", "medium", False)),
+        (False, {"destructiveHint": True}, ("external", "high", False)),
+        (False, {"idempotentHint": True}, ("external", "medium", False)),
+        (True, {"readOnlyHint": True}, ("read", "low", True)),
+        (True, {"readOnlyHint": True, "destructiveHint": True}, ("external", "medium", True)),
+        (True, {"idempotentHint": True}, ("external", "medium", True)),
+        (True, {"readOnlyHint": "yes"}, ("external", "medium", False)),
+    ],
+)
+def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
+    hints: bool, says: dict[str, Any], expected: tuple[str, str, bool]
+) -> None:
+    server = McpServer("x", command=("x",), hints=hints)
+    one = Definition({"name": "a", "inputSchema": {"type": "object"}, "annotations": says})
+    side_effect, risk, idempotent = judged(server, one)
+    if says == {"readOnlyHint": True, "destructiveHint": True}:
+        assert str(side_effect) == "external" and str(risk) != "low"
+    else:
+        assert (str(side_effect), str(risk), idempotent) == expected
+
+
+@pytest.mark.proves("mcp.results")
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        ({"content": [], "structuredContent": {"a": 1}}, {"a": 1}),
+        ({"content": [{"type": "text", "text": "x"}], "structuredContent": [1]}, [1]),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "a\nb"),
+        ({"content": [{"type": "text", "text": '{"a": 1}'}]}, {"a": 1}),
+        ({"content": [{"type": "text", "text": "{broken"}]}, "{broken"),
+        ({"content": [{"type": "text", "text": "12"}]}, "12"),
+        ({"content": []}, ""),
+        (
+            {"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]},
+            {"parts": [{"type": "image", "media_type": "image/png", "bytes": 3}]},
+        ),
+        (
+            {"content": [{"type": "text", "text": "see"}, {"type": "resource_link", "uri": "a://b", "name": "b"}]},
+            {"parts": [{"type": "text", "text": "see"}, {"type": "resource_link", "uri": "a://b", "name": "b"}]},
+        ),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "in it"}}]},
+            {"parts": [{"type": "resource", "uri": "a://b", "media_type": "", "text": "in it"}]},
+        ),
+        ({"content": [{"type": "hologram"}]}, {"parts": [{"type": "hologram", "note": "a kind of content that is not known here"}]}),
+    ],
+)  # fmt: skip
+def test_results_become_values(result: dict[str, Any], value: Any) -> None:
+    assert value_of("s", "t", result) == value
+
+
+def test_an_error_of_a_tool_is_a_failure_with_its_words() -> None:
+    with pytest.raises(ToolFailed, match=r"`t` of server `s` failed: no such city") as caught:
+        value_of("s", "t", {"isError": True, "content": [{"type": "text", "text": "no such city"}]})
+    assert not caught.value.transient
+
+
+json_values: Any = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["$ref", "type", "properties", "allOf", "a"]), inner, max_size=4),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@pytest.mark.proves("mcp.schemas")
+@given(
+    st.dictionaries(
+        st.sampled_from(["$ref", "type", "properties", "$defs", "allOf"]), json_values, max_size=5
+    )
+)
+def test_whatever_a_schema_says_it_is_judged_without_breaking(schema: dict[str, Any]) -> None:
+    assert depth_of(schema) >= 1
+    problem_of(schema)
+    bounded(schema)
+
+
+@pytest.mark.proves("mcp.schemas")
+@pytest.mark.parametrize(
+    ("schema", "is_bounded"),
+    [
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/b"}},
+                "$defs": {"b": {"type": "string"}},
+            },
+            True,
+        ),
+        ({"type": "object", "properties": {"a": {"$ref": "#"}}}, False),
+        ({"$ref": "#"}, False),
+        ({"type": "object", "allOf": [{"$dynamicRef": "#x"}]}, False),
+        ({"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}, False),
+    ],
+)
+def test_references_that_lead_round_are_not_checked_to_the_end(
+    schema: dict[str, Any], is_bounded: bool
+) -> None:
+    assert bounded(schema) is is_bounded
+    if not is_bounded:
+        assert arguments_of("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []

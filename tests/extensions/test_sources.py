@@ -1,0 +1,215 @@
+"""Where tools come from, which of two holds, and that nothing of a repository works before it is trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule import Agent
+from ferrule.core.errors import ConfigError
+from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.tool_files.sources import KINDS, load, look
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.storage.trust import Trust
+
+SCRIPT = "script: |\n  def run(args):\n      return 1\n"
+
+
+def tool_file(body: str = "A tool.", extra: str = "") -> bytes:
+    return f"---\n{extra}{SCRIPT}---\n{body}\n".encode()
+
+
+def bundle(*names: str, head: str = "name: my-bundle\ndescription: Things.\n") -> bytes:
+    tools = "".join(f"  - name: {name}\n    description: From a bundle.\n    script: |\n      def run(args):\n          return 2\n" for name in names)  # fmt: skip
+    return f"---\n{head}tools:\n{tools}---\nBody.\n".encode()
+
+
+@pytest.mark.proves("file.sources")
+def test_tools_come_from_folders_bundles_and_main_files() -> None:
+    loaded = load(
+        {
+            ".harness/tools/a.md": tool_file("First."),
+            ".ferrule/tools/b.md": tool_file("Second."),
+            ".harness/harness.md": b"---\ntools:\n  - name: c\n    description: Third.\n    script: 'x = 1'\n---\n",
+            ".harness/plugins/extra.md": bundle("d", "e"),
+            ".harness/tools/notes.txt": b"not a tool",
+            ".harness/tools/deeper/f.md": tool_file(),
+            ".harness/agents/g.md": b"no front matter",
+            "tools/h.md": tool_file(),
+        }
+    )
+    assert [(one.name, one.description) for one in loaded.tools] == [
+        ("a", "First."),
+        ("b", "Second."),
+        ("c", "Third."),
+        ("d", "From a bundle."),
+        ("e", "From a bundle."),
+    ]
+    assert [(one.kind, one.name, one.description) for one in loaded.bundles] == [
+        ("plugin", "my-bundle", "Things.")
+    ]
+
+
+@pytest.mark.proves("file.precedence")
+def test_of_builtin_plugin_and_override_the_override_holds_and_the_others_are_reported() -> None:
+    files = {
+        ".harness/builtins/one.md": bundle("t"),
+        ".harness/plugins/two.md": bundle("t"),
+        ".harness/overrides/three.md": bundle("t"),
+        ".harness/tools/t.md": tool_file("Own."),
+    }
+    loaded = load(files)
+    assert [one.file for one in loaded.tools] == [".harness/overrides/three.md"]
+    assert [(one.kind, one.by_kind) for one in loaded.shadowed] == [
+        ("harness", "override"),
+        ("builtin", "override"),
+        ("plugin", "override"),
+    ]
+    assert "is not used: .harness/overrides/three.md (override) holds" in str(loaded.shadowed[0])
+    del files[".harness/overrides/three.md"]
+    assert [one.description for one in load(files).tools] == ["Own."]
+
+
+@pytest.mark.proves("file.precedence")
+@given(st.sets(st.sampled_from(KINDS), min_size=1))
+def test_the_first_kind_there_is_holds_and_every_other_is_shadowed(kinds: set[str]) -> None:
+    places = {
+        "override": ".harness/overrides/x.md",
+        "builtin": ".harness/builtins/x.md",
+        "plugin": ".harness/plugins/x.md",
+        "harness": ".harness/tools/t.md",
+    }
+    loaded = load({places[kind]: tool_file() if kind == "harness" else bundle("t") for kind in kinds})
+    first, *rest = sorted(kinds, key=KINDS.index)
+    assert [one.file for one in loaded.tools] == [places[first]]
+    assert [one.kind for one in loaded.shadowed] == rest
+
+
+@pytest.mark.proves("file.duplicates")
+def test_two_tools_of_one_kind_with_one_name_are_an_error() -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"tool `t` is defined more than once: .*\.ferrule/tools/t\.md and \.harness/tools/t\.md",
+    ):
+        load({".harness/tools/t.md": tool_file(), ".ferrule/tools/t.md": tool_file()})
+
+
+@pytest.mark.proves("file.all-problems")
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    files = {
+        ".harness/tools/a.md": b"no front matter",
+        ".harness/tools/b.md": b"---\nx: 1\n",
+        ".harness/tools/c.md": b"---\nparameters: [a]\n---\n",
+        ".harness/tools/d.md": b"---\ntimeout_ms: -1\n---\n",
+        ".harness/plugins/Bad_Name.md": b"---\ntools: []\n---\n",
+        ".harness/overrides/e.md": b"---\ntools: [{script: x}]\n---\n",
+        ".harness/harness.md": b"---\ntools: {}\n---\n",
+    }
+    with pytest.raises(ConfigError) as caught:
+        load(files)
+    lines = caught.value.detail.splitlines()
+    assert len(lines) == len(files)
+    assert {line.partition(":")[0] for line in lines} == set(files)
+
+
+def test_a_settings_file_with_a_section_of_that_name_has_no_tools() -> None:
+    assert load({".ferrule/ferrule.yaml": b"tools: { enabled: true }\n"}).tools == ()
+    assert [
+        one.name for one in load({".ferrule/ferrule.yaml": b"tools: [{name: t, script: x}]\n"}).tools
+    ] == ["t"]
+
+
+def test_warnings_of_the_tools_that_hold_are_gathered() -> None:
+    loaded = load({".harness/tools/t.md": tool_file(extra="paramters: {}\n")})
+    assert "did you mean `parameters`?" in str(loaded.warnings[0])
+
+
+@pytest.mark.proves("file.companions")
+def test_tools_with_scripts_come_with_what_scripts_read_files_with() -> None:
+    names = [tool.name for tool in load({".harness/tools/t.md": tool_file()}).make(World())]
+    assert names == ["t", "read_text", "stat_path", "web_request", "web_body"]
+    assert load({}).make(World()) == ()
+
+
+# ---- trust
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    (folder / ".harness/tools").mkdir(parents=True)
+    (folder / ".harness/tools/t.md").write_bytes(tool_file())
+    return folder
+
+
+@pytest.mark.proves("file.trust")
+def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> None:
+    trust = Trust()
+    loaded = look(repository, trust)
+    assert (loaded.state, loaded.tools, loaded.make(World())) == ("untrusted", (), ())
+    assert [(one.name, one.what) for one in loaded.changes] == [(".harness/tools/t.md", "added")]
+    trust.trust(repository)
+    loaded = look(repository, trust)
+    assert (loaded.state, [one.name for one in loaded.tools], loaded.changes) == ("trusted", ["t"], ())
+
+
+@pytest.mark.proves("file.trust")
+def test_a_changed_file_asks_again_and_shows_what_changed(repository: Path) -> None:
+    trust = Trust()
+    trust.trust(repository)
+    (repository / ".harness/tools/t.md").write_bytes(
+        tool_file().replace(b"return 1", b"return exec.run('x')")
+    )
+    loaded = look(repository, trust)
+    assert (loaded.state, loaded.tools) == ("changed", ())
+    (change,) = loaded.changes
+    assert change.what == "changed"
+    assert "-      return 1" in change.diff
+    assert "+      return exec.run('x')" in change.diff
+    (repository / ".harness/tools/u.md").write_bytes(tool_file())
+    assert [one.what for one in look(repository, trust).changes] == ["changed", "added"]
+
+
+@pytest.mark.proves("file.trust")
+def test_an_untrusted_file_is_not_even_read_as_a_tool(repository: Path) -> None:
+    (repository / ".harness/tools/broken.md").write_bytes(b"no front matter")
+    assert look(repository).state == "untrusted"
+    Trust().trust(repository)
+    with pytest.raises(ConfigError, match=r"broken\.md"):
+        look(repository)
+
+
+@pytest.mark.proves("file.trust")
+def test_a_link_to_a_tool_is_not_followed_and_said(repository: Path) -> None:
+    (repository / "outside.md").write_bytes(tool_file())
+    (repository / ".harness/tools/linked.md").symlink_to("../../outside.md")
+    Trust().trust(repository)
+    loaded = look(repository)
+    assert [one.name for one in loaded.tools] == ["t"]
+    assert str(loaded.warnings[0]) == ".harness/tools/linked.md: it is a link, and links are not followed"
+
+
+def test_a_repository_without_configuration_brings_nothing(tmp_path: Path) -> None:
+    loaded = look(tmp_path)
+    assert (loaded.state, loaded.tools, loaded.changes) == ("absent", (), ())
+
+
+@pytest.mark.proves("file.sources")
+async def test_a_trusted_file_is_called_by_a_model(repository: Path, shared_workers: Pool) -> None:
+    script = "def run(args):\n      return fs.read(args['path']).split('\\n')[0]\n"
+    text = f"---\nside_effect: read\nparameters: {{ path: {{ type: string, required: true }} }}\nscript: |\n  {script}---\nFirst line of a file.\n"
+    (repository / ".harness/tools/first_line.md").write_text(text)
+    (repository / "poem.txt").write_text("roses are red\nviolets are blue\n")
+    Trust().trust(repository)
+    tools = look(repository).make(World(), pool=shared_workers)
+    steps = [calls(("first_line", {"path": "poem.txt"})), says("done")]
+    agent = Agent(
+        Scripted(steps), tools, workspace=repository, journal=SqliteJournal(":memory:"), allow=["Read"]
+    )
+    result = await agent.run("How does it begin?")
+    assert [(one.success, one.data) for one in result.results] == [(True, "roses are red")]

@@ -1,0 +1,51 @@
+"""Hot reload in the console: a message is worked with what files say when it begins, as far as a person trusts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ferrule.console.sessions import Live
+from ferrule.console.setup import close, console_of
+from ferrule.console.viewer import Viewer
+from ferrule.storage.trust import Trust
+
+GREET = '---\nparameters: {{}}\nside_effect: none\nscript: |\n  def run(args): return "{}"\n---\nGreets.\n'
+
+
+def greetings(live: Live) -> list[str]:
+    results = live.session.driver.machine.results()
+    return [str(result.data) if result.success else str(result.error_type) for result in results]
+
+
+@pytest.mark.proves("reload.console")
+async def test_a_changed_tool_is_withdrawn_from_the_next_message_on_and_back_once_it_is_trusted(
+    tmp_path: Path, own_folders: Path
+) -> None:
+    file = tmp_path / "work/.ferrule/tools/greet.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(GREET.format("one"))
+    Trust().trust(tmp_path / "work")
+    step = [{"call": [{"tool": "greet", "arguments": {}}]}, {"say": "Done."}]
+    (tmp_path / "talk.json").write_text(json.dumps(step * 3))
+    told: list[str] = []
+    console = console_of(
+        {"model": f"scripted:{tmp_path}/talk.json", "workspace": str(tmp_path / "work")}, told.append
+    )
+    try:
+        live = await console.desk.start(Viewer(console.owner, operator=True), "Hello.")
+        assert live.work is not None
+        await live.work
+        said = [greetings(live)]
+        file.write_text(GREET.format("two"))
+        for trusted in (False, True):
+            if trusted:
+                Trust().trust(tmp_path / "work")
+            await console.desk.say(live, "Again.")
+            await live.work
+            said.append(greetings(live))
+        assert said == [["one"], ["not_found"], ["two"]]
+    finally:
+        await close(console)

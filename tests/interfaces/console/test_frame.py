@@ -1,0 +1,226 @@
+"""The frame of the console: what all pages share, who may see them, and that texts of strangers stay texts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ferrule.console.app import login_page
+from ferrule.console.html import duration, size, visible
+from ferrule.console.setup import console_of
+from ferrule.console.users import people_of
+from ferrule.core.errors import ConfigError
+from ferrule.runtime.http.http_security import Who
+
+CONSOLE = Path(login_page.__code__.co_filename).parent
+TEMPLATES = sorted((CONSOLE / "templates").glob("*.html"))
+SCRIPTS = [one for one in sorted((CONSOLE / "static").glob("*.js")) if one.name != "htmx.min.js"]
+
+
+async def test_a_page_has_landmarks_a_skip_link_and_says_who_looks(served: Any) -> None:
+    async with served({"scripted:a": []}) as serving, serving.browser() as browser:
+        page = (await browser.get("/runs")).text
+    assert '<a class="skip" href="#main">' in page and '<main id="main"' in page
+    assert '<nav class="areas" aria-label="Areas">' in page and 'aria-current="page">Runs' in page
+    assert 'role="status" aria-live="polite"' in page
+    assert "owner" in page and "operator" in page
+    assert '<html lang="en">' in page
+
+
+@pytest.mark.proves("console.nobody-without-a-token")
+async def test_without_a_visitor_there_is_no_page(served: Any) -> None:
+    async with served({"scripted:a": []}) as serving:
+        transport = httpx.ASGITransport(app=serving.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as stranger:
+            for path in ("/runs", "/runs/x", "/playground", "/waiting"):
+                assert (await stranger.get(path)).status_code == 401
+            assert (await stranger.post("/playground", data={"text": "hi"})).status_code == 401
+            assert (await stranger.get("/static/nothing.js")).status_code == 404
+            assert (await stranger.get("/static/console.css")).status_code == 200
+
+
+@pytest.mark.proves("console.no-inline")
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_holds_script_or_style(template: Path) -> None:
+    text = template.read_text(encoding="utf-8")
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:|hx-on|hx-vals=.js", text)
+    assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text))
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text), "everything comes from this server"
+
+
+@pytest.mark.proves("console.no-inline")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text
+    )
+
+
+@pytest.mark.proves("console.offline")
+def test_htmx_is_here_with_its_licence() -> None:
+    static = CONSOLE / "static"
+    assert "version" in (static / "htmx.min.js").read_text(encoding="utf-8")
+    assert "Zero-Clause BSD" in (static / "htmx.LICENSE.txt").read_text(encoding="utf-8")
+    urls = re.findall(r"url\(|@import", "".join(one.read_text() for one in static.glob("*.css")))
+    assert urls == []
+
+
+@pytest.mark.proves("console.errors")
+async def test_an_error_is_a_page_and_for_a_part_of_a_page_a_message(served: Any) -> None:
+    async with served({"scripted:a": []}) as serving, serving.browser() as browser:
+        page = await browser.get("/runs/nothing")
+        assert (page.status_code, "no session `nothing`" in page.text, "<main" in page.text) == (
+            404,
+            True,
+            True,
+        )
+        part = await browser.get("/runs/nothing", headers={"hx-request": "true"})
+        assert (part.status_code, "<main" in part.text) == (404, False)
+        assert part.headers["hx-retarget"] == "#messages"
+        assert (await browser.get("/nowhere")).status_code == 404
+        assert (await browser.post("/runs")).status_code == 405
+
+
+def test_the_form_to_sign_in_escapes_where_it_leads() -> None:
+    page = login_page("no such token", '/runs?"><script>alert(1)</script>')
+    assert "<script>alert" not in page and "no such token" in page
+    assert 'action="/login"' in page and 'name="next"' in page
+
+
+@pytest.mark.proves("console.unseen-characters")
+@pytest.mark.parametrize("letter", ["\ud800", "\udfff", "\u2028", "\u2029"])
+def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_hold_the_text(
+    letter: str,
+) -> None:
+    shown = visible(f"a{letter}b")
+    assert shown == f'a<span class="unseen">\\u{ord(letter):04x}</span>b'
+    assert shown.encode()
+
+
+@pytest.mark.proves("console.unseen-characters")
+def test_characters_that_nobody_would_see_are_spelled_out() -> None:
+    shown = visible("a\u202eb<b>\x1b[31m\u200bc\n\td")
+    assert shown == (
+        'a<span class="unseen">\\u202e</span>b&lt;b&gt;<span class="unseen">\\x1b</span>[31m'
+        '<span class="unseen">\\u200b</span>c\n\td'
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.0124, "12 ms"),
+        (3.44, "3.4 s"),
+        (59.99, "60.0 s"),
+        (125, "2 min 5 s"),
+        (120, "2 min"),
+        (3780, "1 h 3 min"),
+    ],
+)
+def test_durations_are_written_for_people(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_sizes_are_written_for_people() -> None:
+    assert [size(one) for one in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3.0 GiB",
+    ]
+
+
+def tokens(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
+    file = tmp_path / "tokens"
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+@pytest.mark.proves("console.token-file")
+def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
+    file = tokens(
+        tmp_path,
+        "# people\n\nowner-token-0123456789\nada ada-token-0123456789\neve eve-token-0123456789 operator\n",
+    )
+    assert people_of(file, "me") == (
+        {
+            "owner-token-0123456789": Who("me", True),
+            "ada-token-0123456789": Who("ada", False),
+            "eve-token-0123456789": Who("eve", True),
+        },
+        "",
+    )
+
+
+@pytest.mark.proves("console.token-file")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no token"),
+        ("ada token extra", "line 1"),
+        ("a b operator more", "line 1"),
+        ("same-token\nada same-token", "somebody's already"),
+    ],
+)
+def test_a_file_of_tokens_that_is_not_clear_opens_nothing(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        people_of(tokens(tmp_path, text), "me")
+
+
+@pytest.mark.proves("console.token-file")
+def test_tokens_that_others_may_read_open_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="others than its owner"):
+        people_of(tokens(tmp_path, "owner-token-0123456789", 0o644), "me")
+    with pytest.raises(ConfigError, match="cannot read"):
+        people_of(tmp_path / "none", "me")
+
+
+async def test_a_console_is_made_of_the_settings_and_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ferrule.console.setup import close
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("FERRULE_STATE", "FERRULE_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FERRULE_TOKEN", "0123456789abcdef")
+    script = tmp_path / "talk.yaml"
+    script.write_text("- say: hello\n")
+    said: list[str] = []
+    options = {
+        "model": f"scripted:{script}",
+        "workspace": str(tmp_path),
+        "journal__path": str(tmp_path / "j.db"),
+    }
+    console = console_of(options, said.append, owner="me")
+    from ferrule.console.viewer import Viewer
+
+    live = await console.desk.start(Viewer("me", True), "hi")
+    assert live.work is not None
+    await live.work
+    assert console.journal.find(live.id).state == "done"
+    await close(console)
+    assert said == []
+
+
+def test_a_journal_that_was_brought_along_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    from ferrule.runtime.assemble import assemble
+    from ferrule.storage.journal.sqlite import SqliteJournal
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = tmp_path / "talk.yaml"
+    script.write_text("[]")
+    with SqliteJournal(tmp_path / "j.db") as journal:
+        options = {"model": f"scripted:{script}", "workspace": str(tmp_path)}
+        made = assemble(options, notice=lambda _: None, journal=journal)
+        asyncio.run(made.close())
+        assert journal.sessions() == []

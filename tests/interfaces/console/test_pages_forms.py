@@ -1,0 +1,176 @@
+"""Forms made from schemas give back the values that were typed; pictures say in words and numbers what they show."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrule.console.charts import Series, columns, days_up_to, ticks
+from ferrule.console.run_chart import waterfall
+from ferrule.console.schema_form import MORE, PREFIX, fields_of, values_of
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.events import (
+    CallEvaluated,
+    ModelAnswered,
+    PersonAnswered,
+    RunFinished,
+    RunStarted,
+    ToolAnswered,
+)
+from ferrule.core.identity import Identity
+from ferrule.storage.journal.sqlite import SqliteJournal
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "Words.", "maxLength": 9},
+        "count": {"type": "integer", "minimum": 1},
+        "share": {"type": "number", "default": 0.5},
+        "on": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": None},
+        "way": {"enum": ["up", 2, None]},
+        "list": {"type": "array", "items": {"type": "string"}},
+        "command": {"anyOf": [{"type": "string"}, {"type": "array"}]},
+        "place": {"$ref": "#/$defs/Place"},
+    },
+    "required": ["text", "count"],
+    "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "number"}}}},
+}
+KINDS = {
+    "text": "text", "count": "integer", "share": "number", "on": "boolean", "way": "choice", "list": "json",
+    "command": "either", "place": "json",
+}  # fmt: skip
+
+
+@pytest.mark.proves("console.tools.form")
+def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first() -> None:
+    fields = fields_of(SCHEMA)
+    assert {field.name: field.kind for field in fields} == KINDS
+    assert [field.name for field in fields[:2]] == ["text", "count"] and [f.required for f in fields] == [
+        True
+    ] * 2 + [False] * 6
+    by_name = {field.name: field for field in fields}
+    assert by_name["way"].choices == ('"up"', "2") and by_name["share"].value == "0.5"
+    assert (by_name["text"].hint, by_name["count"].hint) == ("at most 9 characters", "at least 1")
+
+
+@pytest.mark.proves("console.tools.form")
+@given(
+    st.fixed_dictionaries(
+        {"text": st.text(), "count": st.integers()},
+        optional={
+            "share": st.floats(allow_nan=False, allow_infinity=False),
+            "on": st.booleans(),
+            "way": st.sampled_from(["up", 2]),
+            "list": st.lists(st.text()),
+            "command": st.one_of(st.lists(st.text()), st.sampled_from(["ls -l", "12", "true"])),
+            "place": st.dictionaries(st.text(), st.integers()),
+        },
+    )
+)
+def test_values_that_fill_a_form_come_back_out_of_it(values: dict[str, Any]) -> None:
+    fields = fields_of(SCHEMA, values)
+    # Browsers send line ends as CR LF, and a CR of its own is none that anybody typed.
+    wanted = json.loads(json.dumps(values))
+    wanted["text"] = wanted["text"].replace("\r\n", "\n")
+    read, typed, problems = values_of(fields, {PREFIX + field.name: field.value for field in fields})
+    assert (read, problems) == (wanted, [])
+    assert [field.name for field in typed] == [field.name for field in fields]
+
+
+def test_what_is_left_empty_is_left_out_and_what_is_no_json_is_named() -> None:
+    fields = fields_of(SCHEMA)
+    form = {PREFIX + "text": "", PREFIX + "count": "many", PREFIX + "list": "[1", MORE: '{"extra": [1]}'}
+    values, _, problems = values_of(fields, form)
+    assert values == {"text": "", "extra": [1]}
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "`count` must be a number",
+        "`list` must be JSON",
+    ]
+
+
+@settings(max_examples=25)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_no_schema_breaks_the_form(anything: Any) -> None:
+    for field in fields_of({"type": "object", "properties": {"x": anything}}):
+        assert field.name == "x"
+
+
+# ---- pictures
+
+
+def parsed(picture: str) -> ElementTree.Element:
+    return ElementTree.fromstring(re.sub(r' (hidden|download|open|tabindex="0")(?=[ >])', "", picture))
+
+
+@pytest.mark.proves("console.pictures.words")
+def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
+    days = days_up_to("2026-03-02", 4)
+    assert days == ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]
+    shown = columns(
+        "Tokens <b>",
+        days,
+        [Series("in & out", "pic-1", [0, 4, 0, 6]), Series("none", "pic-2", [0] * 4)],
+        "{:g}".format,
+    )
+    tree = parsed(shown)
+    (svg,) = [one for one in tree.iter("svg") if one.get("role") == "img"]
+    title, description = svg.find("title"), svg.find("desc")
+    assert title is not None and description is not None and title.text == "Tokens <b>"
+    assert description.text == "4 days from 2026-02-27 to 2026-03-02; in & out: 10 in all"
+    assert svg.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert len(list(svg.iter("rect"))) == 2
+    cells = ["".join(one.itertext()) for one in tree.iter("tr")]
+    assert cells == ["Dayin & outTotal", "2026-02-2844", "2026-03-0266"]
+    assert "style=" not in shown and "<script" not in shown
+
+
+def test_a_picture_of_nothing_says_so() -> None:
+    assert "nothing happened" in columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
+
+
+@given(st.floats(0, 1e15))
+def test_lines_are_few_and_reach_the_highest_value(most: float) -> None:
+    lines = ticks(most)
+    assert 2 <= len(lines) <= 8 and lines[0] == 0 and lines[-1] >= most * (1 - 1e-9)
+    assert lines == sorted(set(lines))
+
+
+@pytest.mark.proves("console.pictures.waterfall")
+def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
+    call = Call("c1", "<b>tool", "{}")
+    events = [
+        (0, RunStarted("go")), (2000, ModelAnswered("", (call,), stop="calls")), (2000, CallEvaluated("c1", "ask")),
+        (5000, PersonAnswered("c1", "once")), (6000, ToolAnswered(Result("c1", "<b>tool", False, None, ErrorType.TIMEOUT, "no", 1000))),
+        (6000, RunFinished("done")),
+    ]  # fmt: skip
+    with SqliteJournal(":memory:") as journal:
+        identity = Identity("local", "ada", "s1", "r1")
+        journal.append(
+            "s1", "r1", [event for _, event in events], identity=identity, at=[1 + time for time, _ in events]
+        )
+        shown = waterfall(journal.records("s1"))
+        assert waterfall(journal.records("s1"), run="other") == ""
+    tree = parsed(shown)
+    (svg,) = [one for one in tree.iter("svg") if one.get("role") == "img"]
+    assert [one.get("class") for one in svg.iter("rect")] == ["pic-model", "pic-person", "pic-bad"]
+    assert (
+        "the model: 1 times, 2.0 s; a person: 1 times, 3.0 s; tools: 1 times, 1.0 s; 1 of them refused or failed."
+        in shown
+    )
+    rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
+    assert rows[1:] == [
+        ["model", "0 ms", "2.0 s", "success"],
+        ["waiting: <b>tool", "2.0 s", "3.0 s", "once"],
+        ["<b>tool", "5.0 s", "1.0 s", "timeout"],
+    ]

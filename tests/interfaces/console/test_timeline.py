@@ -1,0 +1,130 @@
+"""The timeline of a session: whatever happens in whatever order, a reader who comes back misses nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.console.timeline import Card, Timeline
+from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.events import (
+    CallConfined,
+    CallEvaluated,
+    CallStarted,
+    Cancelled,
+    DirectCall,
+    Event,
+    ModelAnswered,
+    Noticed,
+    PersonAnswered,
+    Record,
+    Recovered,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    ToolAnswered,
+    Unknown,
+)
+from ferrule.engine.event_bus.events import from_record
+from ferrule.permissions.redaction import Redactor
+
+REDACTOR = Redactor()
+ids = st.sampled_from(["c1", "c2", "c3"])
+
+
+def result(call: str, good: bool) -> Result:
+    """What a call came to."""
+    if good:
+        return Result(call, "note", True, "fine")
+    return Result(call, "note", False, None, ErrorType.CANCELLED, "stopped")
+
+
+happenings: st.SearchStrategy[Event] = st.one_of(
+    st.builds(RunStarted, st.text(max_size=5)),
+    st.builds(
+        lambda names: ModelAnswered("words", tuple(Call(one, "note") for one in names)),
+        st.lists(ids, max_size=2),
+    ),
+    st.builds(lambda one: DirectCall(Call(one, "note")), ids),
+    st.builds(CallEvaluated, ids, st.sampled_from(["allow", "ask"])),
+    st.builds(lambda one: CallEvaluated(one, "refuse", result=result(one, False)), ids),
+    st.builds(PersonAnswered, ids, st.sampled_from(["once", "session", "deny"])),
+    st.builds(CallStarted, ids),
+    st.builds(CallConfined, ids, st.just("namespaces")),
+    st.builds(lambda one, good: ToolAnswered(result(one, good)), ids, st.booleans()),
+    st.builds(Noticed, st.just("topic"), st.text(max_size=5)),
+    st.just(Recovered()),
+    st.just(Cancelled("stop")),
+    st.just(Unknown("later.kind", {"x": 1})),
+    st.builds(RunFinished, st.sampled_from(["done", "failed", "cancelled"])),
+)
+
+
+def fed(timeline: Timeline, events: list[Event], first: int = 1) -> Timeline:
+    """The timeline after these events, of which the first has this number."""
+    for number, event in enumerate(events, first):
+        record = Record("s", number, number * 1000, "r", event, "", "local", "owner")
+        timeline.feed(from_record(record, REDACTOR))
+    return timeline
+
+
+def shown(entries: list[Any]) -> dict[int, Any]:
+    """What a page shows of entries, by their number, as it is now."""
+    return {entry.number: copy.deepcopy(entry) for entry in entries}
+
+
+@pytest.mark.proves("console.news")
+@given(st.lists(happenings, max_size=25), st.integers(0, 25))
+def test_what_changed_behind_a_place_is_all_that_a_page_misses(events: list[Event], cut: int) -> None:
+    events = [SessionOpened(model="m"), *events]
+    cut = min(cut, len(events))
+    timeline = fed(Timeline(), events[:cut])
+    page, place = shown(timeline.entries), timeline.place
+    fed(timeline, events[cut:], cut + 1)
+    page |= shown(timeline.since(place))
+    assert page == shown(timeline.entries)
+    assert [entry.number for entry in timeline.entries] == [*range(len(timeline.entries))]
+
+
+@pytest.mark.proves("console.news")
+@given(st.lists(happenings, max_size=25), st.integers(0, 25))
+def test_an_event_that_comes_twice_changes_nothing(events: list[Event], again: int) -> None:
+    events = [SessionOpened(model="m"), *events]
+    once = shown(fed(Timeline(), events).entries)
+    timeline = fed(Timeline(), events)
+    fed(timeline, events[again:], again + 1)
+    assert shown(timeline.entries) == once
+
+
+@pytest.mark.proves("console.card")
+@given(st.lists(happenings, max_size=25))
+def test_after_the_end_of_a_run_no_call_of_it_looks_as_if_it_went_on(events: list[Event]) -> None:
+    timeline = fed(Timeline(), [SessionOpened(model="m"), *events, RunFinished("cancelled")])
+    cards = [entry for entry in timeline.entries if isinstance(entry, Card) and not entry.direct]
+    assert not {card.state for card in cards} & {"running", "asks", "evaluating"}
+
+
+def test_a_card_says_what_became_of_its_call() -> None:
+    opened = [SessionOpened(model="m"), RunStarted("go"), ModelAnswered(calls=(Call("c1", "note"),))]
+
+    def state(*more: Event) -> tuple[str, str]:
+        card = fed(Timeline(), [*opened, *more]).cards["c1"]
+        return card.state, card.decided
+
+    ask, yes = CallEvaluated("c1", "ask"), PersonAnswered("c1", "once", by="ada")
+    assert state() == ("evaluating", "")
+    assert state(ask) == ("asks", "asks")
+    assert state(ask, yes) == ("running", "allowed once")
+    assert state(ask, yes, ask) == ("asks", "asks")
+    assert state(ask, yes, CallStarted("c1"), ToolAnswered(result("c1", True))) == ("done", "allowed once")
+    assert state(ask, yes, CallStarted("c1"), ToolAnswered(result("c1", False))) == (
+        "cancelled",
+        "allowed once",
+    )
+    assert state(ask, yes, CallStarted("c1"), RunFinished("failed")) == ("unknown", "allowed once")
+    assert state(ask, PersonAnswered("c1", "deny", by="ada")) == ("refused", "denied")
+    assert state(CallEvaluated("c1", "refuse", result=result("c1", False))) == ("cancelled", "refused")

@@ -1,0 +1,100 @@
+"""Clients and their sessions: how many there are, and which of them goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed here")
+
+from mcp_place import NEW, Place
+
+from ferrule.core.events import Noticed, ToolAnswered
+from ferrule.engine.session import Session
+from ferrule.servers.mcp import McpServer
+from ferrule.servers.mcp.sessions import Full, Visits, Who
+
+
+def who(name: str) -> Who:
+    return Who(("here", name), f"mcp:{name}")
+
+
+async def forever(request: Any) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.proves("serve.mcp.bounded")
+async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ferrule.servers.mcp.sessions.VISITS", 2)
+    visits = Visits(place.agent())
+    first, second = visits.of(who("one"), "one"), visits.of(who("two"), "two")
+    assert visits.of(who("one"), "again") is first
+    third = visits.of(who("three"), "three")
+    assert set(visits) == {first, third}, "two was quiet longest"
+    assert visits.of(who("one"), "again") is first
+    nobody: Any = cast(Any, None)
+    first.begin(nobody, {}, forever)
+    third.begin(nobody, {}, forever)
+    with pytest.raises(Full, match="2 clients are served already"):
+        visits.of(who("four"), "four")
+    await visits.close()
+    assert not list(visits) and not first.busy and not second.busy
+
+
+@pytest.mark.proves("serve.mcp.bounded")
+async def test_a_client_that_was_quiet_for_long_is_gone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visits = Visits(place.agent())
+    first = visits.of(who("one"), "one")
+    monkeypatch.setattr("ferrule.servers.mcp.sessions.IDLE_SECONDS", -1.0)
+    assert visits.of(who("one"), "one") is not first
+    await visits.close()
+
+
+@pytest.mark.proves("serve.mcp.calls")
+async def test_a_client_that_did_nothing_leaves_nothing_in_the_journal(place: Place) -> None:
+    visits = Visits(place.agent())
+    visits.of(who("one"), "one")
+    await visits.close()
+    assert place.events(Noticed) == []
+
+
+@pytest.mark.proves("serve.mcp.bounded")
+async def test_subscriptions_are_bounded(place: Place) -> None:
+    visits = Visits(place.agent())
+    visit = visits.of(who("one"), "one")
+    for at in range(256):
+        visit.subscribe(f"book://{at}")
+    visit.subscribe("book://0")
+    with pytest.raises(Full):
+        visit.subscribe("book://other")
+    await visits.close()
+
+
+@pytest.mark.proves("serve.mcp.bounded")
+async def test_a_long_connection_does_not_keep_what_its_calls_said(place: Place) -> None:
+    ended: list[str] = []
+
+    async def end(session: Session) -> None:
+        ended.append(session.id)
+        await session.close()
+
+    server = McpServer(place.agent(), end=end)
+    async with place.client(server, NEW) as client:
+        assert (await client.call_tool("catalogue", {"lines": 1_000})).content
+        (visit,) = server._service.visits  # pyright: ignore[reportPrivateUsage]  nothing else shows what is kept
+        machine = visit.session.driver.machine
+        (call,) = machine.ids
+        slot = machine.slot(call)
+        assert (
+            slot is not None and slot.result is not None and slot.result.success and slot.result.data is None
+        )
+        assert not visit.calls
+    await server.close()
+    assert ended == [visit.session.id]
+    assert place.events(ToolAnswered)[0].result.data.startswith("book 000000")

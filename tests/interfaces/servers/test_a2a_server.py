@@ -1,0 +1,312 @@
+"""An agent of ours as an A2A server: who gets in, what its tasks do, and how a call that must be allowed is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+try:
+    import httpx
+    import uvicorn
+    from a2a.server.agent_execution import AgentExecutor as _  # noqa: F401  the extra is there
+except ImportError as error:
+    pytest.skip(f"the extra `a2a` is not installed here: {error}", allow_module_level=True)
+
+from ferrule import tool
+from ferrule.connectors.a2a import A2aPeer, Approvals, Auth, connect
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ConfigError
+from ferrule.core.messages import UserMessage
+from ferrule.engine.agent import Agent
+from ferrule.engine.live_events import Progress
+from ferrule.engine.session import Session
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.permissions.approvals import AllowThese
+from ferrule.runtime.http import http_security
+from ferrule.servers.a2a.server import CARD_PATH, RPC_PATH, A2aServer, Skill, card_of
+from ferrule.tools.context import Context
+
+TOKEN = "a-token-that-is-long-enough"
+
+
+@dataclass
+class Place:
+    """An agent that is served, and another one that asks it."""
+
+    folder: Path
+    done: list[str] = field(default_factory=list[str])
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    server: A2aServer | None = None
+
+    def agent(self, *steps: Any, **more: Any) -> Agent:
+        @tool(risk="medium")
+        async def shelve(book: str, context: Context) -> str:
+            """Put a book on its shelf."""
+            context.progress(f"carrying {book}")
+            self.done.append(book)
+            return f"{book} is on its shelf"
+
+        @tool(risk="safe", side_effect="read")
+        async def wait(context: Context) -> str:
+            """Wait for ever."""
+            context.progress("waiting")
+            await asyncio.Event().wait()
+            return ""
+
+        @tool(risk="critical")
+        async def burn() -> str:
+            """Burn everything."""
+            self.done.append("burnt")
+            return "burnt"
+
+        agent = Agent(Scripted(list(steps)), [shelve, wait, burn], journal=self.folder / "served.db", **more)
+        self.stack.push_async_callback(agent.close)
+        return agent
+
+    async def serve(self, *steps: Any, **more: Any) -> A2aServer:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        skills = [Skill("find", "Find", "Finds books.", ("books",))]
+        made = A2aServer(
+            self.agent(*steps, **more),
+            name="Librarian",
+            description="Knows the library.",
+            token=TOKEN,
+            port=port,
+            skills=skills,
+        )
+        config = uvicorn.Config(
+            made.app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=0
+        )
+        running = uvicorn.Server(config)
+        running.capture_signals = contextlib.nullcontext
+        task = asyncio.create_task(running.serve(sockets=[listening]))
+
+        async def stop() -> None:
+            running.should_exit = running.force_exit = True
+            await task
+            listening.close()
+
+        self.stack.push_async_callback(stop)
+        self.stack.push_async_callback(made.close)
+        self.server = made
+        return made
+
+    async def asking(self, **more: Any) -> Session:
+        """A session of another agent, whose tool asks the one that is served."""
+        assert self.server is not None
+        peer = A2aPeer("librarian", url=self.server.url, plain_http=True, auth=Auth("LIBRARY_TOKEN"), **more)
+        peers = await self.stack.enter_async_context(
+            connect([peer], approvals=Approvals(self.folder / "a2a"))
+        )
+        assert peers.notices == ()
+        agent = Agent(
+            "scripted:x", peers.tools, approver=AllowThese(["*"]), journal=self.folder / "asking.db"
+        )
+        session = agent.session()
+        self.stack.push_async_callback(session.close)
+        return session
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    monkeypatch.setenv("LIBRARY_TOKEN", TOKEN)
+    made = Place(tmp_path)
+    yield made
+    await made.stack.aclose()
+
+
+@pytest.mark.proves("serve.a2a.answers")
+async def test_a_message_is_a_run_of_the_agent_and_its_answer_an_artifact(place: Place) -> None:
+    await place.serve(says("On the third shelf."))
+    result = await (await place.asking()).call("librarian__find", message="Where is Moby Dick?")
+    assert result.data == {"agent": "librarian", "answer": "On the third shelf."}
+
+
+@pytest.mark.proves("serve.a2a.answers")
+async def test_a_context_is_a_session_that_remembers(place: Place) -> None:
+    server = await place.serve(says("one"), says("two"))
+    session = await place.asking()
+    for answer in ("one", "two"):
+        result = await session.call("librarian__find", message="again")
+        assert result.data["answer"] == answer
+    conversations = server.desk._conversations  # pyright: ignore[reportPrivateUsage]
+    (conversation,) = conversations.values()
+    said = [
+        message.text
+        for message in conversation.session.driver.machine.history
+        if isinstance(message, UserMessage)
+    ]
+    assert said == ["again", "again"]
+
+
+@pytest.mark.proves("serve.a2a.approval")
+@pytest.mark.parametrize(("words", "shelved"), [("Yes, please", ["Moby Dick"]), ("not today", [])])
+async def test_a_call_that_must_be_allowed_waits_for_whoever_sent_the_task(
+    place: Place, words: str, shelved: list[str]
+) -> None:
+    await place.serve(calls(("shelve", {"book": "Moby Dick"})), says("That was it."))
+    session = await place.asking()
+    first = await session.call("librarian__find", message="shelve it")
+    assert first.data["state"] == "input-required" and place.done == []
+    assert "May `shelve` run?" in first.data["wants"] and "Moby Dick" in first.data["wants"]
+    second = await session.call("librarian__find", message=words, task_id=first.data["task_id"])
+    assert second.data == {"agent": "librarian", "answer": "That was it."} and place.done == shelved
+
+
+@pytest.mark.proves("serve.a2a.approval")
+async def test_critical_risk_is_no_question_for_a_message(place: Place) -> None:
+    await place.serve(calls(("burn", {})), says("I may not."))
+    result = await (await place.asking()).call("librarian__find", message="burn it")
+    assert result.data["answer"] == "I may not." and place.done == []
+
+
+@pytest.mark.proves("serve.a2a.cancel")
+async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> None:
+    server = await place.serve(calls(("wait", {})))
+    session = await place.asking()
+    session.driver.log.observer = lambda one: place.begun.set() if isinstance(one, Progress) else None
+    calling = asyncio.create_task(session.call("librarian__find", message="wait"))
+    async with asyncio.timeout(20):
+        await place.begun.wait()
+        (task,) = server.desk._tasks.values()  # pyright: ignore[reportPrivateUsage]
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await session.close()
+        assert task.work is not None
+        await asyncio.wait([task.work])
+    (conversation,) = server.desk._conversations.values()  # pyright: ignore[reportPrivateUsage]
+    assert [str(one.error_type) for one in conversation.session.driver.machine.results()] == ["cancelled"]
+
+
+@pytest.mark.proves("serve.a2a.answers")
+async def test_what_goes_wrong_inside_stays_inside(place: Place) -> None:
+    await place.serve()
+    result = await (await place.asking()).call("librarian__find", message="anything")
+    assert result.error_type is ErrorType.TOOL_ERROR
+    assert str(result.error_message).endswith("the agent cannot work now (script_over)")
+
+
+# ---- the door
+
+
+async def knock(server: A2aServer, method: str = "POST", path: str = RPC_PATH, **more: Any) -> httpx.Response:
+    headers = {
+        "authorization": f"Bearer {TOKEN}",
+        "content-type": "application/json",
+        **more.pop("headers", {}),
+    }
+    sent = {name: value for name, value in headers.items() if value is not None}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return await client.request(method, server.url + path, headers=sent, **more)
+
+
+@pytest.mark.proves("serve.door")
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": None}, 401),
+        ({"authorization": "Bearer wrong-wrong-wrong"}, 401),
+        ({"authorization": TOKEN}, 401),
+        ({"authorization": f"Basic {TOKEN}"}, 401),
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+async def test_nobody_gets_in_without_the_token_from_a_page_or_under_another_name(
+    place: Place, headers: dict[str, Any], status: int
+) -> None:
+    server = await place.serve()
+    answer = await knock(server, headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage"})
+    assert answer.status_code == status and server.desk.find("any") is None
+
+
+@pytest.mark.proves("serve.door")
+async def test_the_card_is_open_to_read_and_nothing_else_is(place: Place) -> None:
+    server = await place.serve()
+    nobody = {"authorization": None}
+    card = (await knock(server, "GET", CARD_PATH, headers=nobody)).json()
+    assert card["name"] == "Librarian" and card["skills"][0]["id"] == "find"
+    assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+    assert (await knock(server, "POST", CARD_PATH, headers=nobody)).status_code == 401
+    assert (await knock(server, "GET", "/docs", headers=nobody)).status_code == 401
+    assert (await knock(server, "GET", CARD_PATH, headers={"host": "evil.example"})).status_code == 421
+
+
+@pytest.mark.proves("serve.door")
+async def test_a_body_without_end_is_read_up_to_a_bound(place: Place) -> None:
+    server = await place.serve()
+    assert (await knock(server, content=b"x" * (http_security.MOST + 1))).status_code == 413
+
+    async def slow() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65_536
+
+    with contextlib.suppress(httpx.TransportError):
+        assert (await knock(server, content=slow())).status_code == 413
+
+
+@pytest.mark.proves("serve.door")
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_security, "BODY_SECONDS", 0.1)
+    server = await place.serve()
+
+    host = server.url.removeprefix("http://")
+    head = f"POST {RPC_PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 9\r\n\r\n{{"
+    reader, writer = await asyncio.open_connection(*host.split(":"))
+    writer.write(head.encode())
+    async with asyncio.timeout(20):
+        assert b" 408 " in await reader.readline()
+    writer.close()
+
+
+@pytest.mark.proves("serve.door")
+@pytest.mark.parametrize("token", ["", "short", "with a space in the middle", "ü" * 20])
+def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) -> None:
+    with pytest.raises(ConfigError, match="token"):
+        A2aServer(Agent("scripted:x", journal=":memory:"), name="a", description="b", token=token)
+
+
+@pytest.mark.proves("serve.door")
+def test_beyond_this_machine_only_behind_tls() -> None:
+    agent = Agent("scripted:x", journal=":memory:")
+    given = {"name": "a", "description": "b", "token": TOKEN, "host": "0.0.0.0"}
+    with pytest.raises(ConfigError, match="in the clear"):
+        A2aServer(agent, **given)
+    assert A2aServer(agent, **given, url="https://library.example").card["supportedInterfaces"][0]["url"] == (
+        "https://library.example/a2a"
+    )
+
+
+@pytest.mark.proves("serve.a2a.answers")
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1, "method": "Nothing"}', b"[" * 100_000]
+)
+async def test_nonsense_is_an_error_and_the_next_message_is_answered(place: Place, body: bytes) -> None:
+    server = await place.serve(says("still here"))
+    answer = await knock(server, content=body, headers={"a2a-version": "1.0"})
+    assert answer.status_code < 500 or "error" in answer.text
+    assert (await (await place.asking()).call("librarian__find", message="there?")).data[
+        "answer"
+    ] == "still here"
+
+
+@pytest.mark.proves("serve.a2a.tags")
+def test_every_skill_of_a_card_has_a_tag() -> None:
+    card = card_of(
+        "n", "d", [Skill("ask", "Ask", "Answers."), Skill("sum", "Sum", "Adds.", ("maths",))], "u", "1"
+    )
+    assert [skill["tags"] for skill in card["skills"]] == [["ask"], ["maths"]]

@@ -1,0 +1,123 @@
+"""The desk of a served agent: its bounds, its questions, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule import tool
+from ferrule.engine.agent import Agent
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.servers.a2a import conversations as desk_module
+from ferrule.servers.a2a.conversations import Desk, Item, Refused, Task
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[Any]:
+    desks: list[tuple[Desk, Agent]] = []
+
+    def make(*steps: Any, **more: Any) -> Desk:
+        agent = Agent(Scripted(list(steps)), journal=tmp_path / "journal.db", **more)
+        desks.append((Desk(agent), agent))
+        return desks[-1][0]
+
+    yield make
+    for desk, agent in desks:
+        await desk.close()
+        await agent.close()
+
+
+async def end(task: Task) -> Item:
+    async with asyncio.timeout(20):
+        while (item := await task.items.get()).kind in ("words",):
+            pass
+        return item
+
+
+@tool(risk="medium")
+def act() -> str:
+    """Act."""
+    return "acted"
+
+
+@pytest.mark.proves("serve.a2a.approval")
+async def test_a_question_that_nobody_answers_is_a_no(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "ANSWER_SECONDS", 0.05)
+    desk = made(calls(("act", {})), says("not allowed"), tools=[act])
+    task = await desk.begin("t", "c", "act")
+    assert (await end(task)).kind == "question"
+    assert await end(task) == Item("done", "not allowed")
+
+
+@pytest.mark.proves("serve.a2a.approval")
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("yes", 1),
+        ("YES!", 1),
+        ("yes, go on", 1),
+        ("y", 1),
+        ("yesterday", 0),
+        ("no, yes", 0),
+        ("", 0),
+        ("okay", 0),
+    ],
+)
+async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, runs: int) -> None:
+    ran: list[int] = []
+
+    @tool(risk="medium")
+    def act() -> str:
+        """Act."""
+        ran.append(1)
+        return ""
+
+    desk = made(calls(("act", {})), says("over"), tools=[act])
+    task = await desk.begin("t", "c", "act")
+    assert (await end(task)).kind == "question"
+    task.say(words)
+    assert await end(task) == Item("done", "over") and len(ran) == runs
+
+
+@pytest.mark.proves("serve.a2a.bounds")
+async def test_tasks_and_conversations_are_bounded(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "TASKS", 2)
+    monkeypatch.setattr(desk_module, "CONVERSATIONS", 2)
+    desk = made(calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act])
+    first, second = await desk.begin("1", "one", "go"), await desk.begin("2", "two", "go")
+    assert (await end(first)).kind == (await end(second)).kind == "question"
+    with pytest.raises(Refused, match="2 tasks"):
+        await desk.begin("3", "one", "go")
+    monkeypatch.setattr(desk_module, "TASKS", 9)
+    with pytest.raises(Refused, match="2 conversations"):
+        await desk.begin("3", "three", "go")
+    first.say("no")
+    assert (await end(first)).kind == "done"
+    assert first.work is not None
+    await asyncio.wait([first.work])
+    assert (await end(await desk.begin("3", "three", "go"))).kind == "done"
+    second.say("no")
+    assert (await end(second)).kind == "done"
+
+
+@pytest.mark.proves("serve.a2a.answers")
+async def test_messages_of_one_conversation_are_worked_one_after_another(made: Any) -> None:
+    desk = made(calls(("act", {})), says("first"), says("second"), tools=[act])
+    first, second = await desk.begin("1", "c", "go"), await desk.begin("2", "c", "go on")
+    assert (await end(first)).kind == "question" and second.items.empty()
+    first.say("yes")
+    assert await end(first) == Item("done", "first")
+    assert await end(second) == Item("done", "second")
+
+
+@pytest.mark.proves("serve.a2a.cancel")
+async def test_a_cancelled_task_withdraws_its_question(made: Any) -> None:
+    desk = made(calls(("act", {})), tools=[act])
+    task = await desk.begin("t", "c", "act")
+    assert (await end(task)).kind == "question"
+    await desk.cancel("t")
+    assert (await end(task)).kind == "canceled" and desk.find("t") is None

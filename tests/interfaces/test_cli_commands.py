@@ -1,0 +1,445 @@
+"""Every other command: what it prints, how it ends, and that asking for help loads next to nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from ferrule.cli.init.settings_template import template
+from ferrule.cli.root import COMMANDS, LazyGroup
+from ferrule.cli.root import ferrule as root
+from ferrule.core.errors import ProviderError
+from ferrule.models.local.pull import installed
+from ferrule.runtime.options import SETTING_OPTIONS, common
+from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.settings.table import SETTINGS
+
+HEAVY = (
+    "ferrule.engine",
+    "ferrule.models",
+    "ferrule.toolkits",
+    "pydantic",
+    "rich",
+    "prompt_toolkit",
+    "yaml",
+    "asyncio",
+)
+SUBCOMMANDS = {
+    "tools": ("list", "show", "call", "check", "test", "new", "promote", "import"),
+    "policy": ("explain", "test", "lint"),
+    "skills": ("list", "show", "check"),
+    "a2a": ("list", "show", "approve", "revoke", "test"),
+    "models": ("list", "probe", "pull"),
+    "sessions": (
+        "list",
+        "show",
+        "export",
+        "verify",
+        "resume",
+        "salvage",
+        "replay",
+        "bundle",
+        "import",
+        "fork",
+        "rewind",
+        "compact",
+        "restore",
+        "archive",
+    ),
+    "audit": ("verify", "explain", "calls", "export", "receipts", "key", "sign"),
+}
+HELP = [
+    [],
+    *([name] for name in COMMANDS),
+    *([group, name] for group, names in SUBCOMMANDS.items() for name in names),
+]
+
+
+# ---- the root
+
+
+@pytest.mark.proves("cli.help-loads-nothing")
+def test_help_of_every_command_loads_no_engine_and_no_library() -> None:
+    program = (
+        "import sys, io, contextlib\nfrom ferrule.cli.root import run\n"
+        f"for words in {HELP!r}:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as out:\n"
+        "        assert run([*words, '--help']) == 0, words\n"
+        "    assert 'Usage: ferrule' in out.getvalue(), words\n"
+        f"    loaded = [m for m in sys.modules if m.startswith({HEAVY!r})]\n"
+        "    assert not loaded, (words, loaded)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.proves("cli.version-loads-nothing")
+def test_the_version_is_said_without_loading_click() -> None:
+    program = (
+        "import sys; sys.argv = ['ferrule', '--version']\nfrom ferrule.cli.entry import main\nmain()\n"
+        "assert 'click' not in sys.modules and 'ferrule.core' not in sys.modules"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("ferrule ")
+
+
+def test_all_commands_are_in_the_help_and_all_help_is_tested(ferrule: Any) -> None:
+    out = ferrule("--help").out
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+    for name, inner in SUBCOMMANDS.items():
+        group = root.get_command(click.Context(root), name)
+        assert isinstance(group, click.Group) and set(group.commands) == set(inner)
+
+
+@pytest.mark.proves("cli.nearest")
+def test_a_mistyped_command_or_option_names_the_nearest(ferrule: Any) -> None:
+    ran = ferrule("sesions", "list")
+    assert ran.code == 2 and "there is no command `sesions`; did you mean `sessions`?" in ran.err
+    ran = ferrule("run", "--modle", "x")
+    assert ran.code == 2 and "--model" in ran.err
+    ran = ferrule("tools", "show", "raed_file")
+    assert ran.code == 2 and "nearest: read_file" in ran.err
+    assert isinstance(root, LazyGroup)
+
+
+@pytest.mark.proves("cli.flags-match-settings")
+def test_the_options_are_those_of_the_table_of_settings() -> None:
+    @common
+    def probe() -> None: ...
+
+    options = {
+        option.name: option for option in click.command()(probe).params if isinstance(option, click.Option)
+    }
+    for setting in SETTINGS:
+        if not setting.flag or setting.key == "workspace":
+            continue
+        name = setting.key.replace(".", "__")
+        assert name in SETTING_OPTIONS, setting.key
+        assert setting.flag in options[name].opts, setting.flag
+        if setting.choices:
+            kind = options[name].type
+            assert isinstance(kind, click.Choice) and tuple(kind.choices) == setting.choices
+    assert {setting.key.replace(".", "__") for setting in SETTINGS} >= SETTING_OPTIONS
+
+
+@pytest.mark.proves("cli.completion")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_for_this_program_and_completes(
+    ferrule: Any, shell: str, environment: dict[str, str]
+) -> None:
+    script = ferrule("completion", shell).out
+    assert "_FERRULE_COMPLETE" in script and "ferrule" in script
+    words = {"COMP_WORDS": "ferrule sess", "COMP_CWORD": "sess" if shell == "fish" else "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", "from ferrule.cli.entry import main; main()"],
+        env={**environment, "_FERRULE_COMPLETE": f"{shell}_complete", **words},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "sessions" in ran.stdout, ran.stderr
+
+
+# ---- tools
+
+
+def test_tools_are_listed_in_order_with_effect_and_risk(folder: Path, ferrule: Any) -> None:
+    lines = ferrule("tools", "list").lines
+    assert lines == sorted(lines)
+    read = next(line for line in lines if line.startswith("read_file "))
+    assert read.split()[:3] == ["read_file", "read", "medium"]
+    rows = json.loads(ferrule("tools", "list", "--json").out)
+    assert [row["name"] for row in rows] == [line.split()[0] for line in lines]
+
+
+def test_a_tool_is_shown_with_its_schema(folder: Path, ferrule: Any) -> None:
+    out = ferrule("tools", "show", "insert_lines").out
+    assert out.startswith("insert_lines  (python; side effect write, risk high)\n")
+    schema = json.loads(out[out.index("{") : out.index("\nresult:")])
+    assert "path" in schema["properties"]
+
+
+def test_tools_can_be_left_out(folder: Path, ferrule: Any) -> None:
+    assert [line.split()[0] for line in ferrule("tools", "list", "--allow-tool", "read_file").lines] == [
+        "read_file"
+    ]
+    assert "read_file " not in ferrule("tools", "list", "--deny-tool", "read_file").out
+    assert ferrule("tools", "list", "--no-tools").out == ""
+
+
+@pytest.mark.proves("cli.tools-call")
+def test_a_tool_is_called_through_the_gate_and_the_journal(folder: Path, ferrule: Any) -> None:
+    ran = ferrule("tools", "call", "read_file", "path=note.txt")
+    assert (ran.code, ran.out) == (4, "") and "permission_denied" in ran.err
+    ran = ferrule("tools", "call", "read_file", "path=note.txt", "--yes-to", "read_file")
+    assert (ran.code, ran.out) == (0, "1: one\n2: two\n")
+    assert "read_file" in ferrule("sessions", "show", ferrule("sessions", "list").lines[0].split()[0]).out
+    ran = ferrule("tools", "call", "read_file", "path=no.txt", "--allow", "Read(**)", "--envelope")
+    assert ran.code == 1 and json.loads(ran.out)["error_type"] == "not_found"
+
+
+@pytest.mark.proves("cli.tools-call")
+def test_values_are_typed_by_the_schema(folder: Path, ferrule: Any) -> None:
+    reads = ("tools", "call", "read_file", "--allow", "Read(**)")
+    (folder / "12").write_text("named by a number\n")
+    assert ferrule(*reads, "path=12").out == "1: named by a number\n"
+    ran = ferrule(*reads, "path=note.txt", "line_start=2")
+    assert ran.out.startswith("2: two\n"), ran.err
+    assert ferrule(*reads, "--json", '{"path": "note.txt"}').code == 0
+    for wrong in (["path"], ["--json", "[1]"], ["--json", "{"]):
+        assert ferrule(*reads, *wrong).code == 2
+    both = ("tools", "call", "run_command", "--yes-to", "run_command")
+    assert ferrule(*both, "command=echo 1").out == "1\n"
+    assert ferrule(*both, 'command=["echo", "a b"]').out == "a b\n"
+
+
+# ---- policy
+
+
+@pytest.mark.proves("cli.policy-explain")
+def test_policy_says_step_by_step_what_would_be_decided(folder: Path, ferrule: Any) -> None:
+    words = ("policy", "explain", "write_file", "path=a.txt", "content=x")
+    asked = ferrule(*words)
+    assert asked.code == 7 and any(line.startswith("ask:") for line in asked.lines)
+    assert ferrule(*words, "--allow", "Edit(*.txt)").code == 0
+    denied = ferrule(*words, "--deny", "Edit(*.txt)")
+    assert denied.code == 4 and "Edit(*.txt)" in denied.out
+    assert not (folder / "a.txt").exists()
+    assert ferrule("policy", "explain", "write_file", "path=a.txt").code == 2
+
+
+def test_expectations_are_tested_against_the_rules(folder: Path, ferrule: Any) -> None:
+    cases = folder / "cases"
+    cases.write_text(
+        "# rules\n\nallow read_file path=a\nask write_file path=a content=b # as it is\ndeny read_file path=.env\n"
+    )
+    ran = ferrule("policy", "test", "cases", "--allow", "Read(**)")
+    assert (ran.code, ran.out, ran.err) == (0, "", "3 passed, 0 failed\n")
+    ran = ferrule("policy", "test", "cases")
+    assert ran.code == 1 and "cases:3: expected allow, got ask" in ran.out
+    for wrong in (
+        "perhaps read_file",
+        "allow raed_file path=x",
+        "allow read_file 'path",
+        "allow read_file path",
+    ):
+        cases.write_text(f"\n{wrong}\n")
+        ran = ferrule("policy", "test", "cases")
+        assert ran.code == 2 and "cases:2:" in ran.err
+
+
+def test_rules_that_cannot_work_are_reported(folder: Path, ferrule: Any) -> None:
+    assert ferrule("policy", "lint").code == 0
+    ran = ferrule("policy", "lint", "--allow", "no_such_tool")
+    assert ran.code == 1 and "no_such_tool" in ran.out
+    ran = ferrule("policy", "lint", "--allow", "raed_file")
+    assert ran.code == 2 and "did you mean `read_file`?" in ran.err
+
+
+# ---- models
+
+
+def test_a_model_is_probed(folder: Path, ferrule: Any, script: Any) -> None:
+    model = script({"say": "x"})
+    out = ferrule("models", "probe", model).out
+    assert "tools        yes\n" in out and "way          native\n" in out
+    made = json.loads(ferrule("models", "probe", model, "--json").out)
+    assert (made["model"], made["tools"], made["way"]) == (model, True, "native")
+    assert ferrule("models", "probe", "nobody:x").code == 2
+
+
+def test_models_are_listed_with_what_is_missing(ferrule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+    out = ferrule("models", "list").out
+    assert (
+        "local:smollm2" in out and "· ollama:" in out and "127.0.0.1:9" in out and "set OPENAI_API_KEY" in out
+    )
+    rows = json.loads(ferrule("models", "list", "--json").out)
+    assert {row["model"].partition(":")[0] for row in rows} == {"local", "ollama", "openai"}
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    assert "✓ openai:MODEL" in ferrule("models", "list").out
+
+
+def test_pulling_what_is_here_gets_nothing_and_an_unknown_name_is_refused(ferrule: Any) -> None:
+    ran = ferrule("models", "pull", "smollm9")
+    assert ran.code == 2 and "smollm2" in ran.err
+    try:
+        place = installed("smollm2")
+    except ProviderError:
+        pytest.skip("the embedded model is not pulled")
+    ran = ferrule("models", "pull")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"smollm2 is here: {place}\n")
+
+
+# ---- doctor, init, trust
+
+
+@pytest.mark.proves("cli.doctor-says-what-is-not-protected")
+def test_the_doctor_says_what_works_and_what_is_not_protected(
+    ferrule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = ferrule("doctor")
+    assert ran.code == 0 and "sandbox.network" in ran.out
+    findings = json.loads(ferrule("doctor", "--json").out)
+    assert all(set(finding) == {"name", "level", "detail"} for finding in findings)
+    assert {finding["level"] for finding in findings} <= {"ok", "note", "bad"}
+    monkeypatch.setenv("FERRULE_STATE", "/proc/none")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert ferrule("doctor").code == 1
+
+
+@pytest.mark.proves("cli.init")
+@pytest.mark.parametrize("project", [True, False])
+def test_every_line_of_the_template_can_be_uncommented(
+    tmp_path: Path, own_folders: Path, project: bool
+) -> None:
+    text = template(project=project)
+    lines = text.splitlines()
+    settings = [number for number, line in enumerate(lines) if line[:1] == "#" and line[1:2] not in (" ", "")]
+    assert len(settings) >= (20 if project else len(SETTINGS))
+    file = own_folders / "config/ferrule.yaml"
+    file.parent.mkdir()
+    for number in settings:
+        file.write_text("\n".join([*lines[:number], lines[number][1:], *lines[number + 1 :]]))
+        load_settings(workspace=tmp_path, environment={})
+
+
+@pytest.mark.proves("cli.init")
+def test_init_writes_once_and_never_through_a_link(
+    folder: Path, ferrule: Any, tmp_path: Path, own_folders: Path
+) -> None:
+    file = folder / ".ferrule/ferrule.yaml"
+    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == template(project=True)
+    file.write_text("mine")
+    assert ferrule("init", "--settings-only").code == 2 and file.read_text() == "mine"
+    assert ferrule("init", "--settings-only", "--force").code == 0 and file.read_text() == template(
+        project=True
+    )
+    file.unlink()
+    target = tmp_path / "elsewhere"
+    file.symlink_to(target)
+    assert ferrule("init", "--settings-only").code == 2
+    assert ferrule("init", "--settings-only", "--force").code == 0
+    assert not target.exists() and not file.is_symlink()
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.symlink_to(tmp_path)
+    assert ferrule("init", "--settings-only").code == 2
+    assert ferrule("init", "--user").code == 0
+    assert (own_folders / "config/ferrule.yaml").exists()
+
+
+@pytest.mark.proves("cli.trust")
+def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(folder: Path, ferrule: Any) -> None:
+    assert ferrule("trust", "--status").out == "absent\n"
+    assert ferrule("trust", "--yes").code == 2
+    file = folder / ".ferrule/ferrule.yaml"
+    file.parent.mkdir()
+    file.write_text("limits.max_rounds: 3\n")
+    ran = ferrule("trust")
+    assert ran.code == 7 and "+limits.max_rounds: 3" in ran.err
+    assert ferrule("trust", "--status").out == "untrusted\n"
+    assert ferrule("trust", "--yes").code == 0
+    assert ferrule("trust", "--status").out == "trusted\n"
+    file.write_text("limits.max_rounds: 2\n\x1b[2J")
+    ran = ferrule("trust")
+    assert ferrule("trust", "--status").out == "changed\n"
+    assert "-limits.max_rounds: 3" in ran.err and "\x1b" not in ran.err
+    file.write_text("limits.max_rounds: 3\n")
+    assert ferrule("trust", "--revoke").err.endswith("is no longer trusted\n")
+    assert ferrule("trust", "--status").out == "untrusted\n"
+
+
+# ---- sessions
+
+
+@pytest.mark.proves("cli.sessions")
+def test_sessions_are_listed_shown_exported_and_verified(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
+    assert ferrule("sessions", "list").out == ""
+    model = script(a_call("list_files"), {"say": "One file."})
+    ferrule("run", "-m", model, "what is\x1b[2J here?")
+    line = ferrule("sessions", "list").lines[0]
+    session = line.split()[0]
+    assert "done" in line and "1 runs" in line and "what is\\x1b[2J here?" in line
+    rows = json.loads(ferrule("sessions", "list", "--json").out)
+    assert rows[0]["session"].startswith(session) and rows[0]["model"] == model
+    shown = ferrule("sessions", "show", session).out
+    assert "list_files" in shown and "One file." in shown
+    assert ferrule("sessions", "export", session).out.startswith("# Session ")
+    assert "> THE END <" in ferrule("sessions", "export", session, "--format", "spmd").out
+    rows = [json.loads(row) for row in ferrule("sessions", "export", session, "--format", "jsonl").lines]
+    assert len(rows) > 5
+    ran = ferrule("sessions", "export", session, "--format", "jsonl", "-o", "out.jsonl")
+    assert ran.out == "" and len((folder / "out.jsonl").read_text().splitlines()) == len(rows)
+    ran = ferrule("sessions", "verify", session)
+    assert ran.code == 0 and "events verify" in ran.out
+    assert ferrule("sessions", "show", "feedfeed").code == 2
+
+
+@pytest.mark.proves("cli.sessions")
+def test_a_session_that_hit_a_limit_is_resumed(folder: Path, ferrule: Any, script: Any, a_call: Any) -> None:
+    model = script(a_call("list_files"), {"say": "at last"})
+    ferrule("run", "-m", model, "--max-rounds", "1", "go")
+    session = ferrule("sessions", "list").lines[0].split()[0]
+    ran = ferrule("sessions", "resume", session, "-m", script({"say": "at last"}), "go", "on")
+    assert (ran.code, ran.out) == (0, "at last\n")
+    ran = ferrule("sessions", "resume", session, "-m", script())
+    assert (ran.code, ran.out) == (0, "") and "nothing was left open" in ran.err
+
+
+@pytest.mark.proves("cli.sessions")
+def test_a_damaged_session_is_named_and_the_journal_salvaged(
+    folder: Path, ferrule: Any, script: Any, own_folders: Path
+) -> None:
+    import sqlite3
+
+    assert ferrule("sessions", "salvage", "--yes").code == 1
+    ferrule("run", "-m", script({"say": "kept"}), "one")
+    ferrule("run", "-m", script({"say": "hurt"}), "two")
+    hurt, kept = (line.split()[0] for line in ferrule("sessions", "list").lines)
+    with sqlite3.connect(own_folders / "state/journal.db") as db:
+        db.execute("UPDATE records SET body = replace(body, 'hurt', 'harm')")
+    db.close()
+    assert ferrule("sessions", "verify", hurt).code == 1
+    assert ferrule("sessions", "verify", kept).code == 0
+    assert ferrule("sessions", "salvage").code == 7
+    ran = ferrule("sessions", "salvage", "--yes")
+    assert ran.code == 0 and "lost:" in ran.err and "kept; the old file is" in ran.out
+    assert ferrule("sessions", "verify", kept).code == 0
+
+
+@pytest.mark.proves("cli.packs")
+def test_packs_of_tools_are_switched_on_by_settings_and_by_an_option(
+    ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = ferrule("tools", "list").out
+    assert "math::calc" not in usual and "run_code" not in usual
+    called = ferrule("tools", "call", "math::evaluate", "expression=2^10 + 1/2", "--pack", "typed")
+    assert called.code == 0
+    assert "1024.5" in called.out
+    (folder / "a.txt").write_text("one\ntwo\n")
+    script = 'len(read_file(path="a.txt"))'
+    monkeypatch.setenv("FERRULE_TOOLS_PACKS", "code,git")
+    listed = ferrule("tools", "list").out
+    assert "run_code" in listed and "git_status" in listed
+    ran = ferrule("tools", "call", "run_code", f"code={script}", "--allow", "Read(**)")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.proves("cli.packs")
+def test_a_pack_that_there_is_not_is_named(ferrule: Any, folder: Path) -> None:
+    ran = ferrule("tools", "list", "--pack", "tiped")
+    assert ran.code == 2
+    assert "`tiped`" in ran.err and "did you mean `typed`?" in ran.err

@@ -1,0 +1,113 @@
+"""`ferrule mcp`: servers are written down, looked at, approved, and asked again when they changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PYTHON = str(Path(sys.executable).resolve())
+"""The interpreter itself: a shim of a version manager looks into the home, which tests replace."""
+SERVER = Path(__file__).parent.parent / "connectors/mcp/plain_server.py"
+
+
+@pytest.fixture
+def server(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plain server in the folder, and the person's own folders empty."""
+    monkeypatch.setenv("FERRULE_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "state"))
+    shutil.copy(SERVER, folder)
+    return folder
+
+
+def add(ferrule: Any) -> None:
+    ran = ferrule("mcp", "add", "plain", "--", PYTHON, "plain_server.py", "new", "good")
+    assert ran.code == 0 and "ferrule mcp approve plain" in ran.err
+
+
+@pytest.mark.proves("cli.mcp")
+def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Path) -> None:
+    add(ferrule)
+    assert ferrule("mcp", "list").lines == [f"plain  person      unknown   {PYTHON} plain_server.py new good"]
+    assert ferrule("mcp", "test", "plain").code == 4
+    ran = ferrule("mcp", "approve", "plain", "--yes")
+    assert ran.code == 0 and '+  "plain_server.py"' in ran.err and "+tool echo" in ran.err
+    assert json.loads(ferrule("mcp", "list", "--json").out)[0]["state"] == "approved"
+    ran = ferrule("mcp", "test", "plain")
+    assert ran.code == 0 and ran.lines[0] == "plain: speaks 2026-07-28; 3 tools"
+    assert "nothing changed" in ferrule("mcp", "approve", "plain").err
+    ferrule("mcp", "revoke", "plain")
+    assert "unknown" in ferrule("mcp", "list").out
+
+
+@pytest.mark.proves("cli.mcp")
+def test_without_a_person_nothing_is_approved_or_started(ferrule: Any, server: Path) -> None:
+    add(ferrule)
+    ran = ferrule("mcp", "approve", "plain")
+    assert ran.code == 7 and "wants a person's yes" in ran.err
+    assert not (server / "seen.jsonl").exists()
+
+
+@pytest.mark.proves("cli.mcp")
+def test_a_change_is_shown_as_a_difference_and_waits(ferrule: Any, server: Path) -> None:
+    add(ferrule)
+    ferrule("mcp", "approve", "plain", "--yes")
+    (server / "behaviour.txt").write_text("rug-pull")
+    ran = ferrule("mcp", "approve", "plain")
+    assert ran.code == 7 and "id_rsa" in ran.err
+    changed = [line for line in ran.err.splitlines() if line.startswith(("+", "-"))]
+    assert len(changed) == 4 and all("description" in line for line in changed[2:])
+
+
+@pytest.mark.proves("cli.mcp")
+def test_a_folders_servers_wait_for_trust_and_then_for_approval(ferrule: Any, server: Path) -> None:
+    entry = {"command": PYTHON, "args": ["plain_server.py", "old", "good"]}
+    (server / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
+    ran = ferrule("mcp", "list")
+    assert ran.out == "" and "is not trusted" in ran.err
+    ferrule("trust", "--yes")
+    assert ferrule("mcp", "list").lines == [
+        f"theirs  repository  unknown   {PYTHON} plain_server.py old good"
+    ]
+    assert ferrule("mcp", "approve", "theirs", "--yes").code == 0
+    assert "tool echo" in ferrule("mcp", "show", "theirs").out
+
+
+def test_a_name_that_is_not_there_is_said_with_the_nearest(ferrule: Any, server: Path) -> None:
+    add(ferrule)
+    ran = ferrule("mcp", "show", "plane")
+    assert ran.code == 2 and "did you mean `plain`?" in ran.err
+
+
+def test_a_server_that_cannot_be_meant_is_not_written_down(ferrule: Any, server: Path) -> None:
+    ran = ferrule("mcp", "add", "docs", "--url", "http://example.com/mcp")
+    assert ran.code == 2 and "in the clear" in ran.err
+    assert ferrule("mcp", "list").out == ""
+
+
+@pytest.mark.proves("reliability.policy-checked")
+@pytest.mark.parametrize("kind", ["mcp", "a2a"])
+def test_no_run_begins_with_a_policy_that_cannot_be_read(
+    ferrule: Any, server: Path, tmp_path: Path, kind: str
+) -> None:
+    entry = {"policy": {"retry_on": ["always"]}}
+    config = tmp_path / "config"
+    config.mkdir(exist_ok=True)
+    if kind == "mcp":
+        other = {"command": PYTHON, "unknown": 1}
+        named = {"plain": {"command": PYTHON, **entry}, "other": other}
+        (config / "mcp.json").write_text(json.dumps({"mcpServers": named}))
+    else:
+        named = {"plain": {"url": "https://agent.example", **entry}}
+        (config / "ferrule.yaml").write_text(json.dumps({"a2a_peers": named}))
+    ran = ferrule("tools", "list")
+    assert ran.code == 2
+    assert "`plain`: `policy`: `retry_on`: found `always`" in ran.err
+    assert "unknown key" not in ran.err
+    listed = ferrule(kind, "list")
+    assert listed.code != 2
+    assert "found `always`" in listed.err

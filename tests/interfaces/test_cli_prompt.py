@@ -1,0 +1,279 @@
+"""The permission prompt: what it shows, what each typed line means, and that nothing else can look like it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.cli.permission_prompt import TerminalApprover
+from ferrule.cli.terminal import BOTTOM, SIDE, TOP, Terminal, as_json, cells, rows, visible
+from ferrule.core.calls import Call
+from ferrule.core.identity import Identity
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.grant_proposals import Offer
+from ferrule.tools.decorator import tool
+
+OFFERS = (
+    Offer("once", ""),
+    Offer("session", "Edit(//w/a.txt)"),
+    Offer("session", "Edit(//w/**)"),
+    Offer("remember", "Edit(//w/a.txt)"),
+    Offer("remember", "Edit(//w/**)"),
+)
+
+
+@tool(side_effect="write", risk="high")
+def scribble(path: str) -> str:
+    """Write something."""
+    return path
+
+
+def request(
+    *, offers: tuple[Offer, ...] = OFFERS, preview: str = "", arguments: str = '{"path":"a.txt"}'
+) -> ApprovalRequest:
+    identity = Identity("local", "ada", "s", "r")
+    labels = ("write_intent",)
+    return ApprovalRequest(
+        Call("c", "scribble", arguments),
+        scribble,
+        "high",
+        "it writes",
+        labels,
+        preview,
+        offers,
+        "d",
+        identity,
+    )
+
+
+class Typist:
+    """Types these lines, one per question."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = list(lines)
+        self.prompts: list[str] = []
+
+    async def read(self, text: str) -> str:
+        self.prompts.append(text)
+        if not self.lines:
+            raise EOFError
+        return self.lines.pop(0) + "\n"
+
+
+async def answered(*lines: str, **asked: Any) -> Answer:
+    return await TerminalApprover(Terminal(), Typist(lines).read, user="ada").ask(request(**asked))
+
+
+@pytest.mark.proves("cli.prompt")
+async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await answered("1", preview="--- a.txt\n+++ a.txt\n-old\n+new")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "┏ permission: scribble · risk HIGH · write_intent",
+        '┃ arguments: {"path":"a.txt"}',
+        "┃ why it asks: it writes",
+        "┃",
+        "┃   --- a.txt",
+        "┃   +++ a.txt",
+        "┃   -old",
+        "┃   +new",
+        "┃",
+        "┃ [1] once      this call only",
+        "┃ [2] session   until this session ends: Edit(//w/a.txt)",
+        "┃ [2b]      or Edit(//w/**)",
+        "┃ [3] remember  from now on: Edit(//w/a.txt)",
+        "┃ [3b]      or Edit(//w/**)",
+        "┃ [4] deny      or type a reason, which the model reads",
+    ]
+
+
+@pytest.mark.proves("cli.prompt-grants-what-it-showed")
+@pytest.mark.parametrize(
+    ("typed", "choice", "rule"),
+    [
+        ("1", "once", ""),
+        ("once", "once", ""),
+        ("2", "session", "Edit(//w/a.txt)"),
+        ("s", "session", "Edit(//w/a.txt)"),
+        ("2B", "session", "Edit(//w/**)"),
+        ("3", "remember", "Edit(//w/a.txt)"),
+        ("3b", "remember", "Edit(//w/**)"),
+        ("Remember", "remember", "Edit(//w/a.txt)"),
+        ("4", "deny", ""),
+        ("no", "deny", ""),
+    ],
+)
+async def test_an_answer_grants_the_rule_that_stood_beside_it(typed: str, choice: str, rule: str) -> None:
+    answer = await answered(typed)
+    assert (answer.choice, answer.grant, answer.by) == (choice, rule, "ada")
+
+
+@pytest.mark.proves("cli.prompt")
+async def test_a_reason_is_a_no_that_the_model_reads_and_the_end_of_input_is_a_no() -> None:
+    assert (await answered("use the other file")).note == "denied by a person: use the other file"
+    assert (await answered()).choice == "deny"
+
+
+@pytest.mark.proves("cli.prompt")
+@pytest.mark.parametrize("typed", ["", "y", "yes", "ok", "allow", "5", "11", "2c"])
+async def test_what_is_not_clear_is_asked_again_and_never_a_yes(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (await answered(typed, "4")).note == "denied by a person"
+    assert "hint: type 1, 2, 2b, 3, 3b, 4, or a reason to deny" in capsys.readouterr().err
+
+
+async def test_what_is_not_offered_cannot_be_chosen() -> None:
+    only_once = (Offer("once", ""),)
+    assert (await answered("2", "3", "remember", offers=only_once)).choice == "deny"
+
+
+@pytest.mark.proves("cli.prompt-shortens-openly")
+async def test_a_long_question_is_shortened_openly_and_shown_whole_when_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    preview = "\n".join(f"+line {n}" for n in range(200))
+    arguments = json.dumps({"path": "x" * 2000})
+    await answered("1", preview=preview, arguments=arguments)
+    short = capsys.readouterr().err
+    assert "… 140 more lines of what would happen; `v` shows all" in short and "+line 199" not in short
+    assert "more characters of arguments; `v` shows all" in short
+    await answered("v", "1", preview=preview, arguments=arguments)
+    assert "+line 199" in capsys.readouterr().err
+
+
+@pytest.mark.proves("cli.prompt-cannot-be-imitated")
+@given(text=st.text(st.characters(exclude_categories=[])))
+def test_no_text_of_others_holds_a_control_character_or_the_frame_of_a_question(text: str) -> None:
+    shown = visible(text)
+    assert not {TOP, SIDE, BOTTOM} & set(shown)
+    assert all(character in "\n\t" or ord(character) >= 0x20 for character in shown)
+    assert "\x7f" not in shown and not any(0x80 <= ord(c) < 0xA0 or 0x202A <= ord(c) <= 0x202E for c in shown)
+    assert visible(shown) == shown
+
+
+@given(text=st.text(), width=st.integers(2, 40))
+def test_rows_are_never_wider_than_asked_for_and_lose_nothing(text: str, width: int) -> None:
+    made = rows(text, width)
+    assert all(sum(map(cells, row)) <= width for row in made)
+    assert "".join(made) == text.expandtabs(4).replace("\n", "")
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_json_for_people_is_the_same_json(value: Any) -> None:
+    text = as_json(value)
+    assert json.loads(text) == value
+    assert visible(text) == text.translate({ord(TOP): "┌", ord(SIDE): "│", ord(BOTTOM): "└"})
+
+
+@pytest.mark.proves("cli.prompt-cannot-be-imitated")
+async def test_every_line_of_a_question_stands_behind_its_mark_whatever_the_model_wrote(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    forged = "x" * 33 + "\n[1] once\n┗ allow? [1-4] 1\n" + " " * 60 + "[1] once"
+    await answered("4", preview=forged, arguments=forged)
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line[0] in (TOP, SIDE) for line in lines)
+    assert all(len(line) <= 40 for line in lines)
+    assert (
+        sum(line.startswith("┃ [1] once") for line in lines) <= 2
+    )  # its own, and none that it was not given
+
+
+@pytest.mark.proves("cli.question-stands-alone")
+async def test_what_happens_meanwhile_is_written_after_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+
+    async def read(text: str) -> str:
+        terminal.say("a call that runs beside")
+        terminal.answer("its output")
+        assert "beside" not in capsys.readouterr().err
+        return "1"
+
+    await TerminalApprover(terminal, read, user="ada").ask(request())
+    out, err = capsys.readouterr()
+    assert (out, err) == ("its output\n", "a call that runs beside\n")
+
+
+# ---- at a real terminal, without prompt-toolkit
+
+
+AT_A_TERMINAL = (
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "from ferrule.cli.entry import main; sys.argv[0] = 'ferrule'; main()"
+)
+"""Makes the terminal the one whose Ctrl-C reaches the process."""
+
+
+def played(words: list[str], environment: dict[str, str], keys: bytes) -> tuple[int, str]:
+    """`ferrule` with a terminal on all three; `keys` are typed once the question stands."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 100))
+    running = subprocess.Popen(
+        [sys.executable, "-c", AT_A_TERMINAL, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen, typed = b"", False
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        seen += piece
+        if not typed and b"allow? [1-4] " in seen:
+            typed = True
+            os.write(ours, keys)
+    code = running.wait(timeout=60)
+    os.close(ours)
+    return code, seen.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.proves("cli.prompt")
+def test_a_run_at_a_terminal_asks_and_does_what_it_is_told(
+    folder: Path, script: Any, a_call: Any, environment: dict[str, str]
+) -> None:
+    environment = {**environment, "NO_COLOR": "1"}
+    model = script(a_call("write_file", path="a.txt", content="hi\n"), {"say": "done"})
+    code, screen = played(["run", "-m", model, "go"], environment, b"1\n")
+    assert code == 0 and (folder / "a.txt").read_text() == "hi\n"
+    assert "┃   +hi" in screen and screen.endswith("done\n")
+    code, screen = played(["run", "-m", model, "go"], environment, b"not today\n")
+    assert code == 4 and "not today" in screen
+
+
+@pytest.mark.proves("cli.interrupt")
+def test_ctrl_c_at_the_question_of_a_run_ends_it_at_once(
+    folder: Path, script: Any, a_call: Any, environment: dict[str, str]
+) -> None:
+    model = script(a_call("write_file", path="a.txt", content="hi\n"), {"say": "done"})
+    code, screen = played(["run", "-m", model, "go"], {**environment, "NO_COLOR": "1"}, b"\x03")
+    assert code == 130 and "stopped; go on with" in screen
+    assert not (folder / "a.txt").exists()

@@ -1,0 +1,119 @@
+"""`ferrule worker` and `ferrule submit`: what is wrong with how they are called is said before anything is reached."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ferrule.cli.distributed import assembled, worker
+from ferrule.engine.distributed.jobs import Job, Jobs, NoScale, libpq_url
+from ferrule.engine.distributed.worker import Worker
+from ferrule.permissions.approvals import NobodyToAsk
+from ferrule.storage.journal.sqlite import SqliteJournal
+
+NOWHERE = "postgresql://nobody@localhost:1/none"
+SUBMIT = ("submit", "--database", NOWHERE)
+WORKER = ("worker", "--database", NOWHERE)
+
+
+@pytest.mark.proves("scale.usage")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("submit", "hello"), "Missing option '--database'"),
+        (("worker",), "Missing option '--database'"),
+        (SUBMIT, "there is no prompt"),
+        ((*SUBMIT, "--priority", "-1", "hello"), "--priority"),
+        ((*SUBMIT, "--delay", "-1", "hello"), "--delay"),
+        (
+            (*SUBMIT, "--cron", "nightly=0 3 * * *", "--wait", "hello"),
+            "--cron hands a job in at its own times",
+        ),
+        ((*SUBMIT, "--journal", "mine.db", "hello"), "in the database of its queue"),
+        ((*WORKER, "--concurrency", "0"), "--concurrency"),
+        ((*WORKER, "--per-tenant", "0"), "--per-tenant"),
+        ((*WORKER, "--agent", "agents"), "use MODULE:FUNCTION"),
+        ((*WORKER, "--agent", "no_such_agents:make"), "No module named 'no_such_agents'"),
+        ((*WORKER, "--agent", "json:no_such_name"), "no_such_name"),
+        ((*WORKER, "--agent", "json:__name__"), "is str, not a function"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_refused(
+    words: tuple[str, ...],
+    said: str,
+    folder: Path,
+    ferrule: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("FERRULE_DATABASE", raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    ran = ferrule(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.proves("scale.errors")
+@pytest.mark.parametrize("words", [(*SUBMIT, "hello"), (*SUBMIT, "--list"), WORKER])
+def test_a_database_that_is_away_is_said_in_a_line(
+    words: tuple[str, ...], folder: Path, ferrule: Callable[..., Any]
+) -> None:
+    pytest.importorskip("dbos", reason="needs the extra `scale`")
+    ran = ferrule(*words)
+    assert ran.code == 1
+    assert "the database of the queue cannot be reached" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.proves("scale.errors")
+def test_without_the_extra_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        for start in (lambda: Jobs(NOWHERE), Worker(NOWHERE, assembled, journal=journal)._launch):
+            with pytest.raises(NoScale) as error:
+                start()
+            assert "ferrule[scale]" in error.value.hint
+
+
+@pytest.mark.proves("scale.assembled")
+def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_jobs_owner(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    (tmp_path / "talk.yaml").write_text("- say: done\n")
+    job = Job(
+        "hello",
+        tenant="acme",
+        user="ines",
+        workspace=str(folder),
+        model=f"scripted:{tmp_path}/talk.yaml",
+        options={"limits.max_rounds": 3, "permissions.deny": ["Edit(**)"]},
+    ).named()
+    with SqliteJournal(tmp_path / "shared.db") as journal:
+        agent = assembled(job, journal)
+        assert agent.journal is journal
+        assert agent.limits.max_rounds == 3
+        assert agent.workspace is not None and agent.workspace.root == folder
+        assert isinstance(agent.approver, NobodyToAsk)
+        assert agent.run_sync("hello").text == "done"
+        assert [(one.tenant, one.user) for one in journal.sessions()] == [("acme", "ines")]
+
+
+@pytest.mark.proves("scale.usage")
+def test_the_compose_file_starts_workers_as_they_can_be_started() -> None:
+    file = Path(__file__).parents[2] / "examples" / "compose.yaml"
+    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    described = services["worker"]
+    words = shlex.split(described["command"][-1].partition("exec ")[2])
+    assert words[:2] == ["ferrule", "worker"]
+    url = described["environment"]["FERRULE_DATABASE"]
+    assert libpq_url(url).partition("@")[2].startswith("db/") and "db" in services
+    given = worker.make_context("worker", ["--database", url, *words[2:]]).params
+    assert (given["database"], given["concurrency"], given["per_tenant"]) == (url, 16, 4)

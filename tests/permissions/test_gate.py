@@ -1,0 +1,512 @@
+"""The gate's decision: order, modes, risk, offers, and what must hold whatever the rules say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.gate import MODES, Decision, Gate, digest, explain, select_mode
+from ferrule.permissions.grants import Grants
+from ferrule.permissions.rules import Rule, RuleSet, parse_rule
+from ferrule.permissions.safe_mode import SafeMode
+from ferrule.tools.definition import Risk, SideEffect, Tool, Touch
+
+BuildGate = Callable[..., Gate]
+ROOT, HOME = Path("/work/project"), Path("/home/person")
+
+
+@pytest.mark.proves("gate.risk-levels")
+def test_risk_decides_where_no_rule_does(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate()
+    assert decided.decide(tools.now, {}).verdict == "allow"
+    for tool in (tools.search, tools.read, tools.write, tools.wipe):
+        assert decided.decide(tool, {"path": "a"}).verdict == "ask"
+
+
+@pytest.mark.proves("gate.deny-ask-allow")
+def test_the_first_list_that_matches_wins_whatever_is_more_specific(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decided = gate(
+        deny=["Edit(a/**)"], ask=["Edit(a/b/**)", "Edit(c/**)"], allow=["Edit(a/b/c)", "Edit(c/d)", "Edit(e)"]
+    )
+    verdicts = [decided.decide(tools.write, {"path": path}).verdict for path in ("a/b/c", "c/d", "e", "f")]
+    assert verdicts == ["deny", "ask", "allow", "ask"]
+
+
+@pytest.mark.proves("gate.builtin-refusals")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "/etc/passwd",
+        ".env",
+        "a/.env.local",
+        "k.pem",
+        ".ferrule/x",
+        "agents/harvey.yaml",
+        "~/x",
+        "a\0b",
+        "/work/project2/x",
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_outside_reserved_and_secret_names_are_refused_in_every_mode(
+    path: str, mode: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decided = gate(allow=["*", "Read", "Edit", "Bash"], mode=mode)
+    assert decided.decide(tools.read, {"path": path}).verdict == "deny"
+
+
+@pytest.mark.proves("gate.builtin-refusals")
+def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["*", "Read", "Edit"])
+    reasons = {
+        path: decided.decide(tools.write, {"path": path}).reason for path in (".env", "agents/a", "../x")
+    }
+    assert "`.env` may hold secrets" in reasons[".env"]
+    assert "`agents/a` is " in reasons["agents/a"]
+    assert "`../x` lies outside the workspace" in reasons["../x"]
+
+
+@pytest.mark.proves("gate.builtin-refusals")
+def test_a_tilde_is_the_home_of_the_person(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["Read"], home=ROOT.parent)
+    verdicts = [
+        decided.decide(tools.read, {"path": path}).verdict for path in ("~/project/a", "~/other/a", "~")
+    ]
+    assert verdicts == ["allow", "deny", "deny"]
+
+
+@pytest.mark.parametrize("path", [Path(".env"), [Path("a"), Path(".env")]])
+def test_paths_that_are_not_text_are_judged_too(path: Any, gate: BuildGate, tools: SimpleNamespace) -> None:
+    assert gate(allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"
+
+
+def test_every_subject_must_be_covered_to_allow_and_any_suffices_to_deny(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    call = {"source_path": "a/x", "target": "b/x"}
+    assert gate(allow=["Edit(a/**)"]).decide(tools.move, call).verdict == "ask"
+    assert gate(allow=["Edit(a/**)", "Edit(b/**)"]).decide(tools.move, call).verdict == "allow"
+    assert gate(allow=["Edit"], deny=["Edit(b/**)"]).decide(tools.move, call).verdict == "deny"
+
+
+def test_a_family_rule_does_not_allow_effects_beyond_its_kind(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    assert gate(allow=["Read"]).decide(tools.unsaid, {"path": "a"}).verdict == "ask"
+    assert gate(allow=["unsaid"]).decide(tools.unsaid, {"path": "a"}).verdict == "allow"
+    assert gate(allow=["unsaid(a/**)"]).decide(tools.unsaid, {"path": "a/b"}).verdict == "allow"
+
+
+@pytest.mark.proves("gate.modes")
+@pytest.mark.parametrize(
+    ("mode", "verdicts"),
+    [
+        ("default", {"read": "ask", "write": "ask", "run": "ask", "deploy": "ask"}),
+        ("acceptEdits", {"read": "allow", "write": "allow", "run": "ask", "deploy": "ask"}),
+        ("auto", {"read": "allow", "write": "allow", "run": "ask", "deploy": "ask"}),
+        ("plan", {"read": "ask", "write": "deny", "run": "deny", "deploy": "deny"}),
+        ("dontAsk", {"read": "deny", "write": "deny", "run": "deny", "deploy": "deny"}),
+        ("bypassPermissions", {"read": "allow", "write": "allow", "run": "allow", "deploy": "allow"}),
+    ],
+)
+def test_modes(mode: str, verdicts: dict[str, str], gate: BuildGate, tools: SimpleNamespace) -> None:
+    call = {"path": "a", "command": "make all"}
+    decided = gate(mode=mode)
+    assert {name: decided.decide(getattr(tools, name), call).verdict for name in verdicts} == verdicts
+
+
+@pytest.mark.proves("gate.deny-and-ask-hold-in-all-modes")
+@pytest.mark.parametrize("mode", MODES)
+def test_deny_and_explicit_ask_and_critical_hold_in_every_mode(
+    mode: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decided = gate(mode=mode, deny=["Edit(a)"], ask=["Edit(b)"], allow=["Edit", "wipe"])
+    assert decided.decide(tools.write, {"path": "a"}).verdict == "deny"
+    assert decided.decide(tools.write, {"path": "b"}).verdict != "allow"
+    assert decided.decide(tools.wipe, {"path": "c"}).verdict != "allow"
+
+
+def test_plan_mode_is_not_lifted_by_an_allow_rule(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decision = gate(mode="plan", allow=["Edit"]).decide(tools.write, {"path": "a"})
+    assert decision.verdict == "deny" and "plan" in decision.reason
+
+
+@pytest.mark.proves("gate.project-cannot-bypass")
+@pytest.mark.parametrize("mode", ["auto", "bypassPermissions"])
+def test_a_project_never_selects_a_mode_that_does_not_ask(mode: str) -> None:
+    with pytest.raises(ConfigError):
+        select_mode(mode, "project")
+    assert select_mode(mode, "flags") == mode
+    with pytest.raises(ConfigError, match="no such mode"):
+        select_mode("yolo", "user")
+
+
+@pytest.mark.proves("gate.low-once-per-session")
+@pytest.mark.parametrize("choice", ["once", "session"])
+def test_low_risk_asks_once_per_session(choice: str, gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate()
+    decision = decided.decide(tools.search, {"path": "a"})
+    assert decision.verdict == "ask"
+    decided.settle(tools.search, choice, next(o.rule for o in decision.offers if o.choice == choice))
+    assert decided.decide(tools.search, {"path": "b"}).verdict == "allow"
+    assert gate().decide(tools.search, {"path": "b"}).verdict == "ask"
+
+
+def test_once_is_once_above_low_risk(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate()
+    decided.settle(tools.write, "once")
+    decided.settle(tools.write, "deny")
+    assert decided.decide(tools.write, {"path": "a"}).verdict == "ask"
+
+
+@pytest.mark.proves("gate.grants-lift-no-deny")
+def test_grants_lift_neither_deny_nor_explicit_ask_nor_critical(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    grants = Grants()
+    for rule in ("Edit", "write_file", "wipe", "Bash"):
+        grants.grant(rule)
+    decided = gate(grants=grants, deny=["Edit(a)"], ask=["Edit(b)"])
+    assert decided.decide(tools.write, {"path": "a"}).verdict == "deny"
+    assert decided.decide(tools.write, {"path": "b"}).verdict == "ask"
+    assert decided.decide(tools.write, {"path": "c"}).verdict == "allow"
+    assert decided.decide(tools.wipe, {"path": "c"}).verdict == "ask"
+    assert decided.decide(tools.run, {"command": "cat .env"}).verdict == "deny"
+
+
+def test_a_decision_follows_grants_that_come_and_go(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided, call = gate(), {"path": "a"}
+    verdicts = [decided.decide(tools.write, call).verdict]
+    decided.grant("Edit(a)")
+    verdicts.append(decided.decide(tools.write, call).verdict)
+    decided.grants.forget("Edit(a)")
+    verdicts.append(decided.decide(tools.write, call).verdict)
+    assert verdicts == ["ask", "allow", "ask"]
+
+
+@pytest.mark.proves("gate.only-offered-grants")
+def test_only_what_was_offered_can_be_granted(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate()
+    offers = decided.decide(tools.write, {"path": "a"}).offers
+    with pytest.raises(ConfigError, match="not offered"):
+        decided.settle(tools.write, "session", "*", offers=offers)
+    decided.settle(tools.write, "session", offers[1].rule, offers=offers)
+    assert [rule.text for rule in decided.grants.rules] == [offers[1].rule]
+
+
+@pytest.mark.proves("gate.bare-deny-hides")
+def test_a_bare_name_in_deny_hides_the_tool(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(deny=["write_file", "mcp__git", "Bash", "read_file(a)"])
+    assert decided.hidden("write_file") and decided.hidden(tools.write)
+    assert decided.hidden("git__log") and decided.hidden(tools.run)
+    assert not decided.hidden(tools.read) and not decided.hidden("now")
+
+
+@pytest.mark.proves("gate.parse-failure-never-allows")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "command", ["ls &&", "ls 'x", "(", "ls\x0b", "$X y", "curl x | sh", "cat .e*", "echo > $X"]
+)
+def test_what_cannot_be_judged_is_never_allowed(
+    command: str, mode: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    grants = Grants()
+    grants.grant("Bash")
+    decision = gate(mode=mode, allow=["Bash", "run_command", "*"], grants=grants).decide(
+        tools.run, {"command": command}
+    )
+    assert decision.verdict != "allow"
+    assert not [offer for offer in decision.offers if offer.choice != "once"]
+
+
+@pytest.mark.proves("gate.over-limit-denies")
+def test_a_command_over_the_limit_is_denied(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decision = gate(allow=["Bash"], mode="bypassPermissions").decide(
+        tools.run, {"command": ";".join(["ls"] * 51)}
+    )
+    assert decision.verdict == "deny" and "50" in decision.reason
+
+
+def test_a_path_outside_can_be_made_a_question(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(outside="ask", allow=["Bash"])
+    assert decided.decide(tools.run, {"command": "cat /etc/hosts"}).verdict == "ask"
+    assert decided.decide(tools.run, {"command": "cat ~/.ssh/id_rsa"}).verdict == "deny"
+
+
+@pytest.mark.proves("gate.offers-satisfy")
+@pytest.mark.parametrize(
+    ("command", "session"),
+    [
+        ("git diff --stat", ["Bash(git diff --stat)", "Bash(git diff:*)"]),
+        ("npm run build", ["Bash(npm run build)", "Bash(npm run build:*)"]),
+        ("ls -la", ["Bash(ls -la)", "Bash(ls:*)"]),
+        ("cargo build && cargo test", ["Bash(cargo build && cargo test)"]),
+        ("ls *.py", [r"Bash(ls \*.py)", "Bash(ls:*)"]),
+        ("echo hi > out.txt", ["Bash(echo hi > out.txt)"]),
+        ("python x.py", ["Bash(python x.py)"]),
+        ("sh x.sh", ["Bash(sh x.sh)"]),
+        ("env A=b make", ["Bash(env A=b make)"]),
+        ("find . -name x -exec grep y {} +", ["Bash(find . -name x -exec grep y {} +)"]),
+        ("sudo ls", []),
+        ("rm -rf x", []),
+        ("git push --force", []),
+        ("curl -d x https://e.example", []),
+    ],
+)
+def test_commands_are_offered_grants_that_are_not_too_wide(
+    command: str, session: list[str], gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decision = gate().decide(tools.run, {"command": command})
+    assert decision.verdict == "ask"
+    assert [offer.rule for offer in decision.offers if offer.choice == "session"] == session
+    assert [offer.rule for offer in decision.offers if offer.choice == "remember"] == session
+    assert decision.offers[0].choice == "once"
+
+
+def test_the_missing_part_of_a_compound_command_is_offered(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decision = gate(allow=["Bash(cd *)", "Bash(ls *)"]).decide(tools.run, {"command": "cd src && ls && make"})
+    assert "Bash(git diff:*)" not in [offer.rule for offer in decision.offers]
+    decision = gate(allow=["Bash(ls *)"]).decide(tools.run, {"command": "ls && cargo build"})
+    assert "Bash(cargo build:*)" in [offer.rule for offer in decision.offers]
+
+
+def test_edits_are_offered_by_file_and_folder_of_this_workspace(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decision = gate().decide(tools.write, {"path": "src/a [1].py"})
+    rules = [offer.rule for offer in decision.offers if offer.choice == "remember"]
+    assert rules == [r"Edit(//work/project/src/a \[1\].py)", "Edit(//work/project/src/**)"]
+
+
+def test_an_explicit_ask_and_critical_risk_are_offered_once_only(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    asked = gate(ask=["Bash(git push *)"]).decide(tools.run, {"command": "git push"})
+    critical = gate().decide(tools.wipe, {"path": "a"})
+    assert [o.choice for o in asked.offers] == ["once"] and [o.choice for o in critical.offers] == ["once"]
+    assert asked.rule == "Bash(git push *)"
+
+
+COMMANDS = st.lists(
+    st.sampled_from(
+        ["ls", "git diff", "git push --force", "npm test", "cat a b", "rm -rf x", "find . -delete", "echo '*' x", "make",
+         "FOO=1 make", "sudo ls", "sh -c 'ls'", "timeout 5 make", "xargs make", "grep -rn 'a b' src", "echo hi > out.txt",
+         "python -m x", "cat *.py", "cat $X", "ls (", "cd sub", "docker ps", "npm run x"]
+    ),
+    min_size=1,
+    max_size=3,
+).map(" && ".join)  # fmt: skip
+PATHS = st.sampled_from(
+    ["a", "src/a.py", "src/[x]", "a b", "#a", "!a", "x/y/z", "..", ".env", "*", "docs/", "a)", "(b"]
+)
+CALLS = st.one_of(
+    st.tuples(st.just("run"), COMMANDS.map(lambda command: {"command": command})),
+    st.tuples(
+        st.sampled_from(["read", "write", "search", "wipe", "unsaid"]), PATHS.map(lambda path: {"path": path})
+    ),
+    st.tuples(
+        st.just("fetch"),
+        st.sampled_from(["https://a.example/x", "x", "http://b.example:8"]).map(lambda u: {"url": u}),
+    ),
+    st.tuples(st.sampled_from(["now", "deploy"]), st.just(dict[str, str]())),
+)
+RULES = st.sampled_from(
+    ["Bash", "Bash(ls:*)", "Bash(git *)", "Bash(rm *)", "Bash(make)", "Bash(* x)", "Read", "Read(src/**)", "Edit", "Edit(*)",
+     "Edit(a)", "Edit(/src)", "WebFetch(domain:a.example)", "write_file", "run_command", "*", "deploy", "read_file(src/**)",
+     "run_command(npm test)", "wipe", "Read(//work/**)"]
+)  # fmt: skip
+LISTS = st.fixed_dictionaries({name: st.lists(RULES, max_size=3) for name in ("deny", "ask", "allow")})
+
+
+def _tool(name: str) -> Tool:
+    risk, effect, touches = {
+        "run": (Risk.HIGH, SideEffect.EXECUTE, {"command": "command"}),
+        "read": (Risk.MEDIUM, SideEffect.READ, {"path": "read"}),
+        "write": (Risk.HIGH, SideEffect.WRITE, {"path": "write"}),
+        "search": (Risk.LOW, SideEffect.READ, {"path": "read"}),
+        "wipe": (Risk.CRITICAL, SideEffect.WRITE, {"path": "write"}),
+        "unsaid": (Risk.MEDIUM, SideEffect.UNDECLARED, {"path": "read"}),
+        "fetch": (Risk.MEDIUM, SideEffect.EXTERNAL, {"url": "url"}),
+        "now": (Risk.SAFE, SideEffect.NONE, {}),
+        "deploy": (Risk.HIGH, SideEffect.EXTERNAL, {}),
+    }[name]
+    full = {"run": "run_command", "read": "read_file", "write": "write_file"}.get(name, name)
+    arguments: Any = None
+    return Tool(
+        name=full, description="", arguments=arguments, handler=lambda: None, risk=risk, side_effect=effect,
+        touches={key: Touch(kind) for key, kind in touches.items()},
+    )  # fmt: skip
+
+
+TOOLS = {
+    name: _tool(name)
+    for name in ("run", "read", "write", "search", "wipe", "unsaid", "fetch", "now", "deploy")
+}
+RANK = {"deny": 0, "ask": 1, "allow": 2}
+
+
+def build(
+    lists: dict[str, list[str]],
+    mode: Any = "default",
+    extra: tuple[Rule, ...] = (),
+    grants: Grants | None = None,
+) -> Gate:
+    return Gate(RuleSet.of(**lists) + extra, mode=mode, root=ROOT, home=HOME, grants=grants)
+
+
+@pytest.mark.proves("gate.more-deny-never-allows-more")
+@given(CALLS, LISTS, RULES, st.sampled_from(MODES))
+def test_adding_a_deny_rule_never_allows_more(
+    call: tuple[str, Any], lists: Any, rule: str, mode: str
+) -> None:
+    tool, values = TOOLS[call[0]], call[1]
+    before = build(lists, mode).decide(tool, values).verdict
+    after = build(lists, mode, (parse_rule(rule, "deny"),)).decide(tool, values).verdict
+    assert RANK[after] <= RANK[before]
+
+
+@given(CALLS, LISTS, RULES, st.sampled_from(MODES))
+def test_adding_an_allow_rule_or_grant_never_lifts_a_deny(
+    call: tuple[str, Any], lists: Any, rule: str, mode: str
+) -> None:
+    tool, values = TOOLS[call[0]], call[1]
+    grants = Grants()
+    grants.grant(rule)
+    if build(lists, "bypassPermissions").decide(tool, values).verdict == "deny":
+        assert build(lists, mode, (parse_rule(rule, "allow"),), grants).decide(tool, values).verdict == "deny"
+
+
+@pytest.mark.proves("gate.every-offer-satisfies")
+@given(CALLS, LISTS)
+def test_every_offered_grant_satisfies_the_gate(call: tuple[str, Any], lists: Any) -> None:
+    tool, values = TOOLS[call[0]], call[1]
+    decision = build(lists).decide(tool, values)
+    for offer in decision.offers:
+        if offer.rule:
+            grants = Grants()
+            grants.grant(offer.rule)
+            assert build(lists, grants=grants).decide(tool, values).verdict == "allow", offer
+
+
+@pytest.mark.proves("gate.total-and-deterministic")
+@given(st.sampled_from(sorted(TOOLS)), st.dictionaries(st.sampled_from(["path", "command", "url"]),
+       st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text()), st.binary())), LISTS, st.sampled_from(MODES))  # fmt: skip
+def test_decide_is_total_and_deterministic(name: str, values: dict[str, Any], lists: Any, mode: str) -> None:
+    decided = build(lists, mode)
+    decision = decided.decide(TOOLS[name], values)
+    assert isinstance(decision, Decision) and decision.verdict in RANK and decision.reason
+    assert decided.decide(TOOLS[name], values) == decision == build(lists, mode).decide(TOOLS[name], values)
+    assert decided.trace(TOOLS[name], values)[-1]
+
+
+@pytest.mark.proves("gate.failure-is-deny")
+def test_a_failure_inside_the_gate_is_a_deny_with_the_reason(tools: SimpleNamespace) -> None:
+    class Broken:
+        def check(self, name: str, *, write: bool) -> str | None:
+            raise RuntimeError("no list")
+
+    broken: Any = Broken()
+    decision = Gate(root=ROOT, home=HOME, names=broken, mode="bypassPermissions").decide(
+        tools.write, {"path": "a"}
+    )
+    assert decision.verdict == "deny" and "no list" in decision.reason
+
+
+@pytest.mark.proves("gate.safe-call-is-cheap")
+def test_a_safe_call_enters_few_functions(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["Bash(ls)"], deny=["Bash(rm *)"])
+    decided.decide(tools.now, {})
+    entered: list[str] = []
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and "ferrule" in frame.f_code.co_filename:
+            entered.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        decided.decide(tools.now, {})
+    finally:
+        sys.setprofile(None)
+    assert entered == ["decide"]
+
+
+@pytest.mark.proves("gate.safe-mode")
+def test_safe_mode_refuses_programs_that_are_not_listed(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["Bash"], safe_mode=SafeMode())
+    for command in ("make", "ls | make", "sh -c ls", "./ls", "env ls", "$X", "ls $(id)", "timeout 5 ls"):
+        assert decided.decide(tools.run, {"command": command}).verdict != "allow", command
+    for command in ("ls", "cat a | grep b"):
+        assert decided.decide(tools.run, {"command": command}).verdict == "allow", command
+    assert gate(safe_mode=SafeMode()).decide(tools.run, {"command": "ls"}).verdict == "ask"
+    assert (
+        gate(allow=["Bash"], safe_mode=SafeMode(on=False)).decide(tools.run, {"command": "make"}).verdict
+        == "allow"
+    )
+    more = SafeMode().allow("make").deny("ls")
+    assert more.refuses(["make"]) == "" and more.refuses(["ls"])
+
+
+@pytest.mark.proves("gate.has-permission")
+def test_the_longest_permission_prefix_replaces_shorter_ones(gate: BuildGate, tools: SimpleNamespace) -> None:
+    safe = SafeMode(
+        on=False, permissions={".": ("read", "write", "exec"), "docs": ("read",), "docs/open": ("write",)}
+    )
+    decided = gate(allow=["Edit", "Read", "Bash"], safe_mode=safe)
+    assert safe.has_permission("x", "write") and not safe.has_permission("docs/x", "write")
+    assert decided.decide(tools.write, {"path": "docs/x"}).verdict == "deny"
+    assert decided.decide(tools.write, {"path": "docsx"}).verdict == "allow"
+    assert decided.decide(tools.read, {"path": "docs/open/x"}).verdict == "deny"
+    assert decided.decide(tools.run, {"command": "touch docs/x"}).verdict == "deny"
+    assert decided.decide(tools.run, {"command": "rm x"}).verdict == "deny"
+    with pytest.raises(ConfigError, match="execute"):
+        SafeMode(permissions={".": ("execute",)})
+
+
+def test_searches_can_ask_about_paths_that_no_argument_named(gate: BuildGate) -> None:
+    decided = gate(deny=["Read(private/**)"])
+    assert decided.refuses_path("private/x") and decided.refuses_path(".env") and decided.refuses_path("../x")
+    assert not decided.refuses_path("src/x")
+
+
+@pytest.mark.proves("gate.digest-binds")
+def test_a_digest_changes_with_tool_and_arguments_and_not_with_order() -> None:
+    assert digest("a", {"x": 1, "y": [2]}) == digest("a", {"y": [2], "x": 1})
+    assert len({digest("a", {"x": 1}), digest("b", {"x": 1}), digest("a", {"x": "1"}), digest("a", {"x": True}),
+                digest("a", {"x": Path("1")}), digest("a", {"x": b"1"}), digest("a", {"x": None}), digest("a", {})}) == 8  # fmt: skip
+
+
+@given(
+    st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.text() | st.floats(), st.lists))
+)
+def test_a_digest_of_any_json_value_is_stable(values: dict[str, Any]) -> None:
+    assert digest("t", values) == digest("t", dict(reversed(values.items())))
+
+
+def test_a_decision_can_be_explained_step_by_step(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(allow=["Bash(ls *)"])
+    lines = decided.trace(tools.run, {"command": "ls; rm x"})
+    assert "touches command `rm x`" in lines and any(line.startswith("denied: nothing") for line in lines)
+    assert explain(decided.decide(tools.run, {"command": "ls"}))[0].startswith(
+        "allow: allowed by `Bash(ls *)`"
+    )
+
+
+def test_with_mode_keeps_rules_and_grants(gate: BuildGate, tools: SimpleNamespace) -> None:
+    decided = gate(deny=["Bash"])
+    decided.grant("write_file")
+    planned = decided.with_mode("plan")
+    assert planned.decide(tools.run, {"command": "ls"}).rule == "Bash"
+    assert planned.grants is decided.grants and decided.mode == "default"
+    with pytest.raises(ConfigError):
+        Gate(mode="yolo")  # pyright: ignore[reportArgumentType]

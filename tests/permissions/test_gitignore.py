@@ -1,0 +1,73 @@
+"""Ignore files, held against git itself: the same names, whatever stands in the file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrule.permissions.filesystem.gitignore import IgnoreFile
+
+GIT = {
+    **os.environ,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "XDG_CONFIG_HOME": os.devnull,
+}
+PIECES = st.sampled_from([
+    "*", "**", "?", "/", "a", "b", "A", ".", "-", " ", "ä", "!", "#", "\\", "[ab]", "[!a]", "[^a-b]", "[", "]", "[]a]", "[a-]",
+    "[[:alpha:]]", "[[:no:]]", "[!/]", "[a\\]]", "[b-a]", "[\\", "\t", "\x0b", "\r", "a/", "/b", "**/", "/**", "{a,b}", "+", "$",
+])  # fmt: skip
+PATTERNS = st.lists(PIECES, min_size=1, max_size=6).map("".join)
+NAMES = ("a", "b", "A", "ab", "ba", "aa", "ä", "a b", "a.b", "-", "!a", "#a", "a ", "]", "\\a", "a/b", "b/a", "a/b/a", "b/a/b", "a/a/a/b", "{a,b}", "a+", "a\tb")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def repository() -> Path:
+    root = Path(tempfile.mkdtemp())
+    subprocess.run(["git", "init", "-q"], cwd=root, env=GIT, check=True)
+    for name in NAMES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def walked(file: IgnoreFile, name: str, root: Path) -> bool:
+    parts = name.split("/")
+    for depth in range(1, len(parts) + 1):
+        one = "/".join(parts[:depth])
+        if file.verdict(one, folder=depth < len(parts) or (root / one).is_dir()):
+            return True
+    return False
+
+
+@pytest.mark.proves("gitignore.as-git")
+@given(st.lists(PATTERNS, min_size=1, max_size=3))
+@settings(max_examples=int(os.environ.get("FERRULE_FUZZ", "150")))
+def test_names_are_ignored_as_git_ignores_them(repository: Path, patterns: list[str]) -> None:
+    data = "\n".join(patterns).encode()
+    (repository / ".gitignore").write_bytes(data)
+    asked = subprocess.run(
+        ["git", "check-ignore", "--no-index", "--stdin", "-z"],
+        cwd=repository,
+        env=GIT,
+        input=b"".join(os.fsencode(name) + b"\0" for name in NAMES),
+        capture_output=True,
+        check=False,
+    )
+    theirs = {os.fsdecode(name) for name in asked.stdout.split(b"\0") if name}
+    file = IgnoreFile(data)
+    assert {name for name in NAMES if walked(file, name, repository)} == theirs
+
+
+@pytest.mark.proves("gitignore.as-git")
+def test_no_pattern_of_a_repository_takes_long() -> None:
+    """Going back would take longer than anyone waits."""
+    file = IgnoreFile(("*a" * 60 + "*b\n" + "**/" * 40 + "x\n").encode())
+    assert file.verdict("a" * 250, folder=False) is None
+    assert file.verdict("a" * 250 + "b", folder=False) is True
+    assert file.verdict("a/" * 120 + "y", folder=False) is None

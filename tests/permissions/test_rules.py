@@ -1,0 +1,328 @@
+"""Rules: the grammar, what they match, and what lint says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.rules import RuleSet, names_tool, parse_rule
+
+BuildGate = Callable[..., Gate]
+
+
+@pytest.mark.proves("rules.grammar")
+@pytest.mark.parametrize(
+    ("text", "tool", "specifier"),
+    [
+        ("read_file", "read_file", None),
+        ("  Bash ", "Bash", None),
+        ("Bash(npm test)", "Bash", "npm test"),
+        ("Bash(git diff:*)", "Bash", "git diff:*"),
+        ("Bash(*)", "Bash", None),
+        ("Bash(:*)", "Bash", None),
+        ("Read(**)", "Read", None),
+        ("Read(//etc/**)", "Read", "//etc/**"),
+        ("Edit(~/notes)", "Edit", "~/notes"),
+        ("Edit(a (copy).txt)", "Edit", "a (copy).txt"),
+        ("WebFetch(domain:example.org)", "WebFetch", "domain:example.org"),
+        ("mcp__github", "mcp__github", None),
+        ("mcp__github__*", "mcp__github__*", None),
+        ("Agent(reviewer)", "Agent", "reviewer"),
+        ("Skill(pdf)", "Skill", "pdf"),
+        ("math::add", "math::add", None),
+        ("read_file(docs/**)", "read_file", "docs/**"),
+    ],
+)
+def test_rules_are_parsed_as_written(text: str, tool: str, specifier: str | None) -> None:
+    rule = parse_rule(text, "ask", layer="project")
+    assert (rule.tool, rule.specifier, rule.list, rule.layer) == (tool, specifier, "ask", "project")
+
+
+@pytest.mark.proves("rules.errors-name-column")
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("", 1),
+        ("(x)", 1),
+        ("Bash(x", 5),
+        ("Bash(x) y", 8),
+        ("Bash x", 5),
+        ("Bash()", 6),
+        ("Read(!x)", 6),
+        ("Edit(a/../b)", 8),
+        ("WebFetch(example.org)", 10),
+        ("WebFetch(domain:)", 10),
+    ],
+)
+def test_wrong_rules_are_refused_with_rule_column_and_next_step(text: str, column: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_rule(text)
+    assert f"rule `{text}`" in str(caught.value)
+    assert f"column {column}" in str(caught.value)
+    assert caught.value.hint and caught.value.code == "rule_syntax"
+
+
+def test_a_wrong_rule_stops_the_whole_set() -> None:
+    with pytest.raises(ConfigError):
+        RuleSet.of(allow=["Bash(ls)"], deny=["Bash(rm"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "matches"),
+    [
+        ("read_*", "read_file", True),
+        ("read_*", "unread_file", False),
+        ("*", "anything", True),
+        ("mcp__git", "git__log", True),
+        ("mcp__git", "github__log", False),
+        ("mcp__git__log", "git__log", True),
+        ("mcp__git__l*", "git__log", True),
+        ("mcp__git__log", "mcp__git__log", True),
+        ("math::*", "math::add", True),
+        ("add", "math::add", False),
+    ],
+)
+def test_tool_names_are_matched_whole_or_with_wildcards(rule: str, name: str, matches: bool) -> None:
+    assert names_tool(parse_rule(rule), name) is matches
+
+
+@pytest.mark.proves("rules.path-patterns")
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("docs/**", "docs/a/b.md", True),
+        ("docs/**", "sub/docs/a", False),
+        ("*.md", "a/b/c.md", True),
+        ("README", "sub/README", True),
+        ("/README", "sub/README", False),
+        ("/README", "README", True),
+        ("./src/a.py", "src/a.py", True),
+        ("//work/project/src/**", "src/x", True),
+        ("//work/project2/**", "src/x", False),
+        ("src/", "src/x", True),
+        ("src", "srcfoo/x", False),
+        ("src/*.py", "src/./a.py", True),
+        ("src/*.py", "src/b/../a.py", True),
+        ("#x", "#x", True),
+    ],
+)
+def test_path_patterns_follow_gitignore(
+    pattern: str, path: str, matches: bool, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decision = gate(allow=[f"Read({pattern})"]).decide(tools.read, {"path": path})
+    assert (decision.verdict == "allow") is matches
+
+
+def test_settings_root_anchors_a_leading_slash(tools: SimpleNamespace) -> None:
+    rules = RuleSet.of(allow=["Read(/a.txt)"], root="/work/project/sub")
+    gate = Gate(rules, root=Path("/work/project"), home=Path("/home/person"))
+    assert gate.decide(tools.read, {"path": "sub/a.txt"}).verdict == "allow"
+    assert gate.decide(tools.read, {"path": "a.txt"}).verdict == "ask"
+
+
+@pytest.mark.proves("rules.deny-forgives-spelling")
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        ("Read(private/)", "private/x"),
+        ("Read(private/)", "private"),
+        ("Read(private/**)", "private/"),
+        ("Read(private/**)", "./private//x"),
+        ("Read(private/**)", "a/../private/x"),
+        ("Read(private/**)", "/work/project/private/x"),
+        ("Read(private/**)", "PRIVATE/x"),
+        ("read_file(private/**)", "private/x"),
+    ],
+)
+def test_deny_patterns_match_every_spelling(
+    rule: str, path: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    assert gate(deny=[rule], allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"
+
+
+@pytest.mark.proves("rules.command-prefix")
+@pytest.mark.parametrize(
+    ("rule", "command", "matches"),
+    [
+        ("Bash(npm test)", "npm test", True),
+        ("Bash(npm test)", "npm  'test'", True),
+        ("Bash(npm test)", "npm test x", False),
+        ("Bash(git diff *)", "git diff", True),
+        ("Bash(git diff *)", "git diff a b", True),
+        ("Bash(git diff:*)", "git diff a", True),
+        ("Bash(git diff:*)", "git difftool", False),
+        ("Bash(ls *)", "lsof", False),
+        ("Bash(ls*)", "lsof", True),
+        ("Bash(git * main)", "git log main", True),
+        ("Bash(git log *)", "git 'log x'", False),
+        ("Bash(git push --force *)", "git push --force origin", True),
+        ("Bash(git push *)", "git push --force origin", False),
+        ("Bash(ls \\*.py)", "ls *.py", True),
+        ("Bash(ls \\*.py)", "ls a.py", False),
+        ("Bash(FOO=1 make *)", "FOO=1 make all", True),
+        ("Bash(make *)", "FOO=1 make all", False),
+        ("Bash(ls && rm x)", "ls && rm x", True),
+        ("run_command(ls *)", "ls x", True),
+        ("Bash(env *)", "env ls", True),
+    ],
+)
+def test_command_rules_respect_words(
+    rule: str, command: str, matches: bool, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    assert (gate(allow=[rule]).decide(tools.run, {"command": command}).verdict == "allow") is matches
+
+
+@pytest.mark.proves("rules.deny-sees-through")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x",
+        "rm",
+        "/bin/rm x",
+        r"\rm x",
+        "'rm' x",
+        "ls && rm x",
+        "echo $(rm x)",
+        "FOO=1 rm x",
+        "sudo -u y rm x",
+        "env A=b rm x",
+        "find . -exec rm {} +",
+        "xargs -n1 rm x",
+        "timeout 5 rm x",
+        "sh -c 'rm x'",
+        "for i in a; do rm x; done",
+        "eval 'rm x'",
+        "r\\\nm x",
+    ],
+)
+def test_a_denied_command_is_denied_however_it_is_spelled(
+    command: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decision = gate(deny=["Bash(rm *)"], allow=["Bash"]).decide(tools.run, {"command": command})
+    assert (decision.verdict, decision.rule) == ("deny", "Bash(rm *)")
+
+
+@pytest.mark.parametrize("command", ["git push x", "git -C sub push x", "git --no-pager -c a=b push x"])
+def test_options_before_the_verb_do_not_hide_it(
+    command: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    assert (
+        gate(deny=["Bash(git push *)"], allow=["Bash"]).decide(tools.run, {"command": command}).verdict
+        == "deny"
+    )
+
+
+@pytest.mark.proves("rules.path-rules-cover-commands")
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("Read(private/**)", "cat private/x"),
+        ("Read(private/**)", "cat < private/x"),
+        ("Read(private/**)", "cd private && cat x"),
+        ("Read(private/**)", "grep --file=private/x y"),
+        ("Edit(vendor/**)", "echo x > vendor/y"),
+        ("Edit(vendor/**)", "cp a vendor/y"),
+        ("Edit(vendor/**)", "cd vendor; touch y"),
+    ],
+)
+def test_path_rules_hold_for_names_in_commands(
+    rule: str, command: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    assert (
+        gate(deny=[rule], allow=["Bash", "Edit", "Read"]).decide(tools.run, {"command": command}).verdict
+        == "deny"
+    )
+
+
+@pytest.mark.proves("rules.domains")
+@pytest.mark.parametrize(
+    ("rule", "url", "matches"),
+    [
+        ("WebFetch(domain:example.org)", "https://example.org/x", True),
+        ("WebFetch(domain:example.org)", "https://EXAMPLE.org.:443/x", True),
+        ("WebFetch(domain:example.org)", "https://evil.example.org/x", False),
+        ("WebFetch(domain:*.example.org)", "https://docs.example.org", True),
+        ("WebFetch(domain:*.example.org)", "https://evilexample.org", False),
+        ("WebFetch(domain:example.org)", "https://example.org@evil.example/", False),
+        ("WebFetch(domain:example.org)", "https://evil.example\\@example.org/", False),
+        ("WebFetch(domain:example.org)", "https://evil.example/?example.org", False),
+        ("WebFetch(domain:example.org)", "not a url", False),
+    ],
+)
+def test_domains_are_compared_as_hosts(
+    rule: str, url: str, matches: bool, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    assert (gate(allow=[rule]).decide(tools.fetch, {"url": url}).verdict == "allow") is matches
+
+
+def test_families_match_by_kind_and_not_by_tool_name(gate: BuildGate, tools: SimpleNamespace) -> None:
+    agent = tools.make("delegate", tools.run.risk, tools.fetch.side_effect, agent="agent")
+    decided = gate(allow=["Agent(reviewer)"])
+    assert decided.decide(agent, {"agent": "reviewer"}).verdict == "allow"
+    assert decided.decide(agent, {"agent": "reviewer2"}).verdict == "ask"
+
+
+def test_allowing_an_mcp_server_does_not_allow_a_tool_that_took_its_name(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    real = tools.make("git__log", tools.read.risk, tools.fetch.side_effect, source="mcp:git")
+    fake = tools.make("git__log", tools.read.risk, tools.fetch.side_effect, source="file")
+    assert gate(allow=["mcp__git"]).decide(real, {}).verdict == "allow"
+    assert gate(allow=["mcp__git"]).decide(fake, {}).verdict == "ask"
+    assert gate(deny=["mcp__git"]).decide(fake, {}).verdict == "deny"
+
+
+@pytest.mark.proves("rules.nearly-a-family")
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("Reed(**)", "Read"), ("Edt(src/**)", "Edit"), ("WebFech(domain:a.b)", "WebFetch"), ("Bsh(ls)", "Bash")],
+)
+def test_a_name_that_is_nearly_a_kind_of_access_is_refused_with_the_nearest(text: str, meant: str) -> None:
+    for layer in ("user", "flags"):
+        with pytest.raises(ConfigError) as raised:
+            parse_rule(text, "allow", layer=layer)
+        assert f"did you mean `{meant}`" in raised.value.hint
+
+
+def test_a_tool_of_ones_own_may_be_called_as_it_is() -> None:
+    for text in ("Deploy(prod)", "read(docs/**)", "mcp__reed(x)"):
+        assert parse_rule(text).text == text
+
+
+@pytest.mark.proves("rules.lint")
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        ({"allow": ["reed_file"]}, "no tool `reed_file`"),
+        ({"allow": ["Write(src/**)"]}, "write `Edit(...)`"),
+        ({"allow": ["Bash(ls)"], "deny": ["Bash"]}, "never decides: `Bash` (deny)"),
+        ({"allow": ["Bash(git push x)"], "ask": ["Bash(git push:*)"]}, "never decides"),
+        ({"deny": ["Read(a/**)", "Read(a/b/**)"]}, "adds nothing to `Read(a/**)`"),
+        ({"allow": ["Bash(sudo *)"]}, "allows any command"),
+        ({"allow": ["Bash(ls && rm *)"]}, "part by part"),
+        ({"allow": ["Bash(git*)"]}, "no word boundary"),
+        ({"allow": ["Read(.env)"]}, "never let anything through"),
+        ({"allow": ["WebFetch(domain:https://example.org/x)"]}, "no scheme"),
+        ({"allow": ["*"]}, "every tool"),
+    ],
+)
+def test_lint_names_rules_that_do_nothing_or_too_much(lists: dict[str, list[str]], said: str) -> None:
+    assert any(said in line for line in RuleSet.of(**lists).lint(["read_file", "run_command"]))
+
+
+def test_lint_is_silent_about_good_rules() -> None:
+    rules = RuleSet.of(
+        deny=["Bash(rm:*)"], ask=["Edit(ci/**)"], allow=["Bash(git diff:*)", "read_file", "Read(docs/**)"]
+    )
+    assert rules.lint(["read_file", "run_command"]) == []
+
+
+def test_the_stronger_layer_is_named_as_the_reason(tools: SimpleNamespace) -> None:
+    rules = [parse_rule("Bash", "deny", layer="user"), parse_rule("Bash(ls)", "deny", layer="managed")]
+    decision = Gate(RuleSet(rules), root=Path("/w"), home=Path("/h")).decide(tools.run, {"command": "ls"})
+    assert (decision.rule, decision.layer) == ("Bash(ls)", "managed")

@@ -1,0 +1,42 @@
+"""A sandbox on each rung that this machine offers, for tests of what holds on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import ladder
+from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.sandbox import Sandbox
+
+RUNGS = ("namespaces", "bubblewrap", "landlock")
+Opens = Callable[[Path], Sandbox]
+
+
+@pytest.fixture(params=RUNGS)
+async def opens(request: pytest.FixtureRequest) -> AsyncIterator[Opens]:
+    """Makes sandboxes of one rung, closed at the end."""
+    made: list[Sandbox] = []
+
+    def open_one(root: Path) -> Sandbox:
+        policy = replace(Policy(root), require=frozenset())
+        rung = next((one for one in ladder(policy, probe()) if one.name == request.param), None)
+        if rung is None:
+            pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
+        made.append(Sandbox(policy, rung=rung))
+        return made[-1]
+
+    yield open_one
+    for sandbox in made:
+        await sandbox.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    return made

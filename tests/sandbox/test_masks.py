@@ -1,0 +1,490 @@
+"""What is laid over a workspace before a command runs: real folders, scanned."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.denied_names import RuledNames
+from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.sandbox.inside.mediator.file_identity import identify_path
+from ferrule.sandbox.view import masks as masks_module
+from ferrule.sandbox.view.mask_rules import What, cover
+from ferrule.sandbox.view.masks import Kind, Mask, Masks, Scanner
+from ferrule.sandbox.view.ordinary_names import Ordinary
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def make(root: Path) -> Make:
+    """`make("a/b.txt", "text")`: a file of the workspace with its folders."""
+
+    def made(name: str, content: str | bytes = "x") -> Path:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return made
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders count as quiet at once, so that the next scan believes what is known of them."""
+    monkeypatch.setattr(masks_module, "RACY", -(10**18))
+
+
+def scanned(root: Path, names: Names = DEFAULT, **options: object) -> dict[str, Kind]:
+    """Kinds by path relative to the root."""
+    return kinds(root, Scanner(root, names, home=str(root.parent / "home")).scan(**options))  # type: ignore[arg-type]
+
+
+def kinds(root: Path, found: Masks) -> dict[str, Kind]:
+    return {os.path.relpath(mask.path, root): mask.kind for mask in found.items}
+
+
+# ---- which names
+
+
+@pytest.mark.proves("sandbox.mask.names")
+def test_reserved_and_secret_names_are_covered_at_any_depth(root: Path, make: Make) -> None:
+    for name in (
+        ".env",
+        "a/b/server.key",
+        "a/.ssh/config",
+        ".ferrule/ferrule.yaml",
+        "agents/x.py",
+        "src/agents/y.py",
+    ):
+        make(name)
+    make("src/environment.py")
+    assert scanned(root) == {
+        ".env": Kind.UNREADABLE,
+        "a/b/server.key": Kind.UNREADABLE,
+        "a/.ssh": Kind.EMPTY_FOLDER,
+        ".ferrule": Kind.EMPTY_FOLDER,
+        "agents": Kind.EMPTY_FOLDER,
+    }
+
+
+@pytest.mark.proves("sandbox.mask.names")
+def test_the_persons_own_names_and_deny_rules_are_covered_too(root: Path, make: Make) -> None:
+    for name in ("notes/plan.txt", "deep/down/vault/x", "open.txt", "frozen.txt"):
+        make(name)
+    names = RuledNames(
+        reserved=("vault",),
+        refuses=lambda path, write: (
+            "denied by Read(notes/**)"
+            if path.startswith("notes/")
+            else "denied"
+            if write and path == "frozen.txt"
+            else ""
+        ),
+    )
+    assert scanned(root, names) == {
+        "notes/plan.txt": Kind.UNREADABLE,
+        "deep/down/vault": Kind.EMPTY_FOLDER,
+        "frozen.txt": Kind.READ_ONLY,
+    }
+
+
+@pytest.mark.proves("sandbox.mask.protected")
+def test_protected_names_are_read_only_at_the_root_and_only_there(root: Path, make: Make) -> None:
+    for name in (
+        ".vscode/tasks.json", ".github/workflows/ci.yml", ".github/CODEOWNERS", "Jenkinsfile", ".bashrc", "tools/Jenkinsfile",
+        "sub/.vscode/tasks.json", ".venv/lib/site-packages/a.pth", "site-packages/b.pth",
+    ):  # fmt: skip
+        make(name)
+    assert scanned(root) == {
+        ".vscode": Kind.READ_ONLY,
+        ".github/workflows": Kind.READ_ONLY,
+        "Jenkinsfile": Kind.READ_ONLY,
+        ".bashrc": Kind.READ_ONLY,
+        "site-packages/b.pth": Kind.READ_ONLY,
+    }
+
+
+@pytest.mark.proves("sandbox.mask.protected")
+def test_a_secret_inside_a_read_only_folder_is_covered_after_it(root: Path, make: Make) -> None:
+    make(".vscode/.env")
+    found = Scanner(root, DEFAULT).scan()
+    assert [mask.kind for mask in found.items] == [Kind.READ_ONLY, Kind.UNREADABLE]
+
+
+@pytest.mark.proves("sandbox.mask.git")
+def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) -> None:
+    config = """
+[core]
+	repositoryformatversion = 1
+	bare = false
+	fsmonitor = /tmp/evil
+	sshCommand = evil
+[extensions]
+	objectformat = sha256
+[remote "origin"]
+	url = https://person:token@example.org/x.git
+	fetch = +refs/heads/*:refs/remotes/origin/*
+[branch "main"]
+	remote = origin
+	merge = refs/heads/main
+[user]
+	name = Ann "A" Person
+	email = "ann@example.org"
+[http "https://example.org"]
+	extraHeader = Authorization: Bearer hidden
+[credential]
+	helper = store
+[include]
+	path = ../elsewhere
+"""
+    make(".git/config", config)
+    make(".git/modules/lib/config", config)
+    make(".git/hooks/pre-commit")
+    make(".git/HEAD", "ref: refs/heads/main\n")
+    make(".git/refs/heads/config", "0" * 40)
+    make(".git/logs/refs/heads/hooks/one")
+    make("vendor/lib/.git/config", config)
+    found = Scanner(root, DEFAULT).scan()
+    assert kinds(root, found) == {
+        ".git/config": Kind.TEXT,
+        ".git/hooks": Kind.EMPTY_FOLDER,
+        ".git/modules/lib/config": Kind.TEXT,
+        "vendor/lib/.git/config": Kind.TEXT,
+    }
+    assert found.items[0].text == (
+        "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
+        '[remote "origin"]\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
+        '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\temail = "ann@example.org"\n'
+        "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
+    )
+
+
+@pytest.mark.proves("sandbox.mask.git")
+def test_a_git_file_that_leads_elsewhere_cannot_be_changed(root: Path, make: Make) -> None:
+    make("sub/.git", "gitdir: ../.git/modules/sub\n")
+    make(".git/commondir", "..")
+    assert scanned(root) == {"sub/.git": Kind.READ_ONLY, ".git/commondir": Kind.READ_ONLY}
+
+
+@pytest.mark.proves("sandbox.mask.sockets")
+def test_sockets_are_covered_and_links_of_reserved_names_too(root: Path, make: Make) -> None:
+    make("real/ferrule.txt")
+    os.symlink("real", root / ".ferrule")
+    os.symlink("real/ferrule.txt", root / ".env")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "agent.sock"))
+    assert scanned(root) == {".ferrule": Kind.UNREADABLE, "agent.sock": Kind.UNREADABLE}
+
+
+@pytest.mark.proves("sandbox.mask.no-links")
+def test_no_link_is_followed(root: Path, make: Make, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / ".env").write_text("x")
+    os.symlink(outside, root / "way")
+    assert scanned(root) == {}
+
+
+# ---- excuses
+
+
+def certificate() -> bytes:
+    """DER with the form of a certificate: a sequence of two sequences and a string of bits."""
+    inner = bytes([0x30, 3, 2, 1, 5]) + bytes([0x30, 0]) + bytes([3, 2, 0, 1])
+    return bytes([0x30, len(inner)]) + inner
+
+
+def pem(label: str, der: bytes) -> str:
+    import base64
+
+    return f"-----BEGIN {label}-----\n{base64.b64encode(der).decode()}\n-----END {label}-----\n"
+
+
+PUBLIC = "# Issuer: CN=Example Root O=Example\n# Serial: 15752444095811006489\n" + pem(
+    "CERTIFICATE", certificate()
+)
+PRIVATE_DER = bytes([0x30, 10, 2, 1, 0, 0x30, 0, 4, 3, 1, 2, 3])
+
+
+@pytest.mark.proves("sandbox.mask.certificates")
+@pytest.mark.parametrize(
+    ("name", "content", "hidden"),
+    [
+        ("cacert.pem", PUBLIC * 3, False),
+        ("binary.pem", certificate(), False),
+        ("public.key", pem("PUBLIC KEY", bytes([0x30, 6, 0x30, 0, 3, 2, 0, 1])), False),
+        ("both.pem", PUBLIC + pem("PRIVATE KEY", PRIVATE_DER), True),
+        ("relabelled.pem", pem("CERTIFICATE", PRIVATE_DER), True),
+        ("unknown.pem", pem("ANYTHING", certificate()), True),
+        ("broken.pem", PUBLIC.replace("-----END", "----END"), True),
+        ("trailing.pem", certificate() + b"x", True),
+        ("password.pem", PUBLIC + "# password: hunter2\n", True),
+        ("random.pem", PUBLIC + "# x\nsk-livexAbCdEfGhIjKlMnOpQrStUvWx\n", True),
+        ("empty.pem", "", True),
+        ("text.pem", "hello", True),
+        ("large.pem", PUBLIC * 20_000, True),
+        ("store.p12", certificate(), True),
+        (".env.pem", PUBLIC, True),
+        (
+            "curl.pem",
+            "## SHA256: 0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c0f5b5a4c\n" + PUBLIC,
+            False,
+        ),
+    ],
+)
+def test_only_what_is_surely_public_is_no_secret(
+    root: Path, make: Make, name: str, content: str | bytes, hidden: bool
+) -> None:
+    make(f"lib/{name}", content)
+    wanted = {f"lib/{name}": Kind.UNREADABLE} if hidden else {}
+    assert scanned(root) == wanted
+
+
+@pytest.mark.proves("sandbox.mask.certificates")
+def test_the_bundle_of_this_virtual_environment_is_no_secret() -> None:
+    import certifi
+
+    from ferrule.sandbox.view.certificates import only_public
+
+    assert only_public(Path(certifi.where()).read_bytes())
+
+
+@pytest.mark.proves("sandbox.mask.certificates")
+def test_a_name_that_the_person_added_is_hidden_whatever_is_in_it(root: Path, make: Make) -> None:
+    make("certs/root.pem", PUBLIC)
+    make("other.pem", PUBLIC)
+    assert scanned(root, Names(secret=("certs/*",))) == {"certs/root.pem": Kind.UNREADABLE}
+
+
+@pytest.mark.proves("sandbox.mask.certificates")
+def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(root: Path, make: Make, quiet: None) -> None:
+    file = make("lib/root.pem", PUBLIC)
+    scanner = Scanner(root, DEFAULT)
+    assert scanner.scan().items == ()
+    with file.open("a") as opened:  # the folder does not change
+        opened.write(pem("PRIVATE KEY", PRIVATE_DER))
+    found = scanner.scan()
+    assert kinds(root, found) == {"lib/root.pem": Kind.UNREADABLE}
+    assert found.added == (str(file),) and found.removed == ()
+
+
+@pytest.mark.proves("sandbox.mask.own")
+def test_what_commands_made_is_theirs_but_never_a_reserved_name(root: Path, make: Make) -> None:
+    made, reserved, others = make("test.key"), make(".ferrule/x").parent, make("other.key")
+    scanner = Scanner(root, DEFAULT)
+    found = scanner.scan({identify_path(made), identify_path(reserved), "1:2:0.0:00"})
+    assert kinds(root, found) == {".ferrule": Kind.EMPTY_FOLDER, "other.key": Kind.UNREADABLE}
+    assert found.own_met == {identify_path(made)}
+    others.unlink()
+    assert scanner.scan().removed == (str(others),)
+
+
+@pytest.mark.proves("sandbox.mask.own")
+def test_an_environment_named_like_a_secret_that_commands_made_can_be_used(root: Path, make: Make) -> None:
+    make(".env/bin/python")
+    make(".env/lib/.ferrule/x")
+    make(".env/lib/token.key")
+    own = {identify_path(root / ".env")}
+    assert scanned(root) == {".env": Kind.EMPTY_FOLDER}
+    assert scanned(root, own=own) == {
+        ".env/lib/.ferrule": Kind.EMPTY_FOLDER,
+        ".env/lib/token.key": Kind.UNREADABLE,
+    }
+
+
+# ---- hard links
+
+
+@pytest.mark.proves("sandbox.mask.hard-links")
+def test_a_file_with_a_name_elsewhere_is_covered_and_one_with_all_names_here_is_not(
+    root: Path, make: Make, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("x")
+    os.link(outside, root / "notes.txt")
+    os.link(make("a/one.txt"), root / "two.txt")
+    assert scanned(root) == {"notes.txt": Kind.UNREADABLE}
+    outside.unlink()
+    assert scanned(root) == {}
+
+
+@pytest.mark.proves("sandbox.mask.hard-links")
+def test_another_name_of_a_secret_is_covered_wherever_it_is(root: Path, make: Make) -> None:
+    secret = make(".env")
+    (root / "node_modules").mkdir()
+    os.link(secret, root / "node_modules/index.js")
+    os.link(make(".git/config", "[core]\n\tbare = false\n"), root / "config.txt")
+    os.link(make("web/.ssh/id"), root / "node_modules/id.js")
+    assert scanned(root) == {
+        ".env": Kind.UNREADABLE,
+        "node_modules/index.js": Kind.UNREADABLE,
+        ".git/config": Kind.TEXT,
+        "config.txt": Kind.UNREADABLE,
+        "web/.ssh": Kind.EMPTY_FOLDER,
+        "node_modules/id.js": Kind.UNREADABLE,
+    }
+
+
+@pytest.mark.proves("sandbox.mask.hard-links")
+def test_packages_linked_from_a_cache_can_be_read_unless_it_is_a_known_secret(
+    root: Path, tmp_path: Path, make: Make
+) -> None:
+    cache, key = tmp_path / "cache.js", tmp_path / "home/.ssh/id_work"
+    key.parent.mkdir(parents=True)
+    for file in (cache, key):
+        file.write_text("x")
+    packages = root / ".venv/lib/site-packages"
+    packages.mkdir(parents=True)
+    os.link(cache, packages / "lib.py")
+    os.link(key, packages / "evil.py")
+    make(".git/objects/ab/cdef")
+    make("env/conda-meta/history")
+    os.link(cache, root / "env/python")
+    os.link(cache, root / ".git/objects/ab/linked")
+    assert scanned(root) == {".venv/lib/site-packages/evil.py": Kind.UNREADABLE}
+
+
+@pytest.mark.proves("sandbox.mask.hard-links", "sandbox.mask.cache")
+def test_a_link_between_a_known_folder_and_a_new_one_is_understood(
+    root: Path, make: Make, quiet: None, tmp_path: Path
+) -> None:
+    first = make("a/one.txt")
+    (root / "b").mkdir()
+    scanner = Scanner(root, DEFAULT, home=str(tmp_path))
+    scanner.scan()
+    os.link(first, root / "b/two.txt")
+    assert scanner.scan().items == ()
+    os.link(make("a/.env"), root / "b/three.txt")
+    assert kinds(root, scanner.scan()) == {"a/.env": Kind.UNREADABLE, "b/three.txt": Kind.UNREADABLE}
+
+
+# ---- again, and bounded
+
+
+@pytest.mark.proves("sandbox.mask.cache")
+def test_a_repeat_reads_only_the_folders_that_changed(
+    root: Path, make: Make, quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        make(f"part{number}/file.txt")
+    scanner = Scanner(root, DEFAULT)
+    scanner.scan()
+    reads: list[object] = []
+    real = os.scandir
+
+    def counted(folder: int) -> Iterator[os.DirEntry[str]]:
+        reads.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert scanner.scan().items == () and reads == []
+    make("part7/.env")
+    found = scanner.scan()
+    assert kinds(root, found) == {"part7/.env": Kind.UNREADABLE} and len(reads) == 1
+    (root / "part7").rename(root / "part8/moved")
+    found = scanner.scan()
+    assert kinds(root, found) == {"part8/moved/.env": Kind.UNREADABLE}
+    assert [len(found.added), len(found.removed)] == [1, 1]
+
+
+@pytest.mark.proves("sandbox.mask.cache")
+def test_a_folder_that_changed_just_now_is_not_believed(root: Path, make: Make) -> None:
+    make("a/one.txt")
+    scanner = Scanner(root, DEFAULT)
+    scanner.scan()
+    before = (root / "a").stat()
+    make("a/.env")
+    os.utime(root / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert kinds(root, scanner.scan()) == {"a/.env": Kind.UNREADABLE}
+
+
+@pytest.mark.proves("sandbox.mask.bounded")
+def test_what_cannot_be_looked_at_is_covered_whole(root: Path, make: Make) -> None:
+    for name in ("a/one.txt", "a/deep/two.txt", "b/three.txt"):
+        make(name)
+    found = Scanner(root, DEFAULT).scan(limit=2)
+    assert set(kinds(root, found).values()) == {Kind.EMPTY_FOLDER}
+    assert found.unseen == tuple(sorted(str(root / name) for name in ("a", "b")))
+    with pytest.raises(ConfigError, match="No such file"):
+        Scanner(root / "none", DEFAULT).scan()
+
+
+@pytest.mark.proves("sandbox.mask.bounded")
+def test_more_masks_than_a_command_can_have_are_an_error(
+    root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masks_module, "MOST", 2)
+    for name in ("a.key", "b.key", "c.key"):
+        make(name)
+    with pytest.raises(ConfigError, match="3 names must be hidden") as raised:
+        Scanner(root, DEFAULT).scan()
+    assert raised.value.code == "sandbox_masks"
+
+
+# ---- the rules against the lists
+
+PARTS = st.sampled_from(
+    (".env", "x.pem", ".git", "config", "hooks", "agents", ".ferrule", "src", "a.py", ".docker", "config.json", ".config",
+     "gcloud", "ID_RSA", ".Env~", "data.bak", ".ssh", "git~1", "site-packages", "x.pth", ".github", "workflows",
+     "Jenkinsfile", ".cargo", "credentials.toml", "k.key::$DATA", "ｅｎｖ", "ordinary name", "part.", "aws", ".hg", "hgrc")
+)  # fmt: skip
+NAMES = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
+
+
+@given(NAMES)
+@settings(max_examples=400, deadline=None)
+@pytest.mark.proves("sandbox.mask.names")
+def test_every_name_that_no_tool_may_read_is_covered_and_no_other_is_hidden(name: str) -> None:
+    refused = DEFAULT.check(name, write=False)
+    covered = cover(name, What.FILE, DEFAULT)
+    if refused is None:
+        assert covered is None or covered.kind is Kind.READ_ONLY
+    else:
+        branch = ".git/refs/" in name or ".git/logs/" in name
+        assert branch or (covered is not None and covered.kind in (Kind.UNREADABLE, Kind.TEXT))
+
+
+@given(NAMES)
+@settings(max_examples=400, deadline=None)
+@pytest.mark.proves("sandbox.mask.names")
+def test_a_name_is_called_ordinary_only_if_nothing_is_to_be_laid_over_it(name: str) -> None:
+    above = name.rpartition("/")[0]
+    assume(not above or cover(above, What.FOLDER, DEFAULT) is None)
+    for what in (What.FILE, What.FOLDER):
+        if Ordinary(DEFAULT).certainly(name, name.rpartition("/")[2]):
+            assert cover(name, what, DEFAULT) is None
+
+
+def test_masks_are_ordered_from_the_top(root: Path, make: Make) -> None:
+    for name in ("a/x.key", "a-b/x.key", ".vscode/.env"):
+        make(name)
+    items = Scanner(root, DEFAULT).scan().items
+    assert items == tuple(sorted(items, key=lambda mask: mask.path.split("/")))
+    assert items[0] == Mask(str(root / ".vscode"), Kind.READ_ONLY)
+    assert stat.S_ISDIR(Path(items[0].path).stat().st_mode)
+
+
+@pytest.mark.proves("sandbox.mask.names")
+def test_names_that_are_no_text_or_hold_a_line_break_are_covered_too(root: Path) -> None:
+    odd = [b"\xff\xfe.pem", b"two\nlines.key", "schlüssel.pem".encode(), b".env \t"]
+    for name in odd:
+        with open(os.path.join(os.fsencode(root), name), "wb") as file:
+            file.write(b"x")
+    found = Scanner(root, DEFAULT).scan()
+    assert {os.path.basename(os.fsencode(mask.path)) for mask in found.items} == set(odd)

@@ -1,0 +1,129 @@
+"""What is laid over further folders that a policy opens: real folders, scanned."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ferrule.core.errors import ConfigError
+from ferrule.permissions.protected_names import Names
+from ferrule.sandbox.inside.mediator.file_identity import identify_path
+from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.view import opened_folders
+from ferrule.sandbox.view.masks import Kind, Masks, Scanner
+from ferrule.sandbox.view.opened_folders import OpenedFolders
+
+SECRET = (
+    ".env",
+    "a/b/server.key",
+    ".ssh/config",
+    ".ferrule/ferrule.yaml",
+    "agents/x.py",
+    ".git/config",
+    ".git/hooks/x",
+)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A workspace `work`, folders `library` and `shared` beside it, all with the same names in them."""
+    for folder in ("work", "library", "shared"):
+        for name in (*SECRET, "src/plain.py", ".bashrc"):
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("[remote]\n\turl = https://token@example.org\n")
+    return tmp_path
+
+
+def scan(base: Path, **opened: tuple[str, ...]) -> Masks:
+    absolute = {kind: tuple(str(base / name) for name in names) for kind, names in opened.items()}
+    return OpenedFolders(Policy(base / "work", **absolute), home=str(base / "home")).scan()  # pyright: ignore[reportArgumentType]  folders alone
+
+
+def kinds(found: Masks, folder: Path) -> dict[str, Kind]:
+    return {
+        os.path.relpath(mask.path, folder): mask.kind
+        for mask in found.items
+        if Path(mask.path).is_relative_to(folder)
+    }
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_opened_folders_get_the_masks_of_a_workspace(base: Path) -> None:
+    found = scan(base, readable=("library",), writable=("shared",))
+    alone = kinds(Scanner(base / "work", Names()).scan(), base / "work")
+    assert alone[".env"] is Kind.UNREADABLE and alone[".git/config"] is Kind.TEXT
+    assert kinds(found, base / "work") == kinds(found, base / "shared") == alone
+    # Where nothing is written, what may only be read needs no mask.
+    assert kinds(found, base / "library") == {n: k for n, k in alone.items() if k is not Kind.READ_ONLY}
+    assert all("token" not in mask.text for mask in found.items)
+    paths = [mask.path.split("/") for mask in found.items]
+    assert paths == sorted(paths)
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_what_changes_in_an_opened_folder_is_seen_by_the_next_scan(base: Path) -> None:
+    scanner = OpenedFolders(Policy(base / "work", writable=(str(base / "shared"),)))
+    scanner.scan()
+    made = base / "shared/src/new.key"
+    made.write_text("x")
+    found = scanner.scan()
+    assert found.added == (str(made),)
+    own = scanner.scan([identify_path(made)])
+    assert own.removed == (str(made),)
+    assert own.own_met == {identify_path(made)}
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_the_inner_of_two_folders_decides_for_what_is_in_it(base: Path) -> None:
+    (base / "work/notes").mkdir()
+    (base / "work/notes/x.txt").write_text("x")
+    policy = Policy(base / "work", names=Names(reserved=("/notes",)), readable=(str(base),))
+    found = kinds(OpenedFolders(policy, home=str(base / "home")).scan(), base)
+    assert found["work/notes"] is Kind.EMPTY_FOLDER  # a name of the workspace's root
+    assert found["shared/.env"] is found["work/.env"] is Kind.UNREADABLE
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_a_folder_that_would_hide_the_workspace_is_an_error_that_says_so(tmp_path: Path) -> None:
+    root = tmp_path / ".aws/work"
+    root.mkdir(parents=True)
+    (tmp_path / ".aws/credentials").write_text("x")
+    with pytest.raises(ConfigError, match="below") as raised:
+        OpenedFolders(Policy(root, readable=(str(tmp_path),))).scan()
+    assert "smaller" in raised.value.hint
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_links_in_opened_folders_are_covered_only_if_they_are_known_secrets(base: Path) -> None:
+    (base / "home/.ssh").mkdir(parents=True)
+    (base / "home/.ssh/id_rsa").write_text("x")
+    (base / "cache").mkdir()
+    (base / "cache/module.py").write_text("x")
+    os.link(base / "cache/module.py", base / "library/module.py")
+    os.link(base / "home/.ssh/id_rsa", base / "library/notes.txt")
+    found = kinds(scan(base, readable=("library",)), base / "library")
+    assert "module.py" not in found
+    assert found["notes.txt"] is Kind.UNREADABLE
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_a_folder_of_packages_has_packages_by_every_name(base: Path) -> None:
+    packages = base / "v/lib/python3/site-packages"
+    for name in ("agents/__init__.py", "sitecustomize.py", "x/.env", "x/server.key"):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text("x")
+    found = kinds(scan(base, readable=("v/lib/python3/site-packages",)), packages)
+    assert found == {"x/.env": Kind.UNREADABLE, "x/server.key": Kind.UNREADABLE}
+
+
+def test_a_single_file_that_was_opened_is_left_as_it_is(base: Path) -> None:
+    assert kinds(scan(base, readable=("shared/.env", "gone")), base / "shared") == {}
+
+
+def test_the_masks_of_all_folders_together_are_bounded(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened_folders, "MOST", 8)
+    with pytest.raises(ConfigError, match="at most 8"):
+        scan(base, writable=("shared",))

@@ -1,0 +1,144 @@
+"""What a program in the sandbox is started with, and what it cannot give to files: rights that are not its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from rung_sandboxes import Opens, opens, root
+from shelled import says
+
+from ferrule.sandbox.sandbox import Sandbox
+
+__all__ = ["opens", "root"]
+
+# A folder that is being listed has a descriptor itself: it is gone when it is looked at.
+LIST = """python3 -c "
+import os
+for name in os.listdir('/proc/self/fd'):
+    try: print(name, os.readlink('/proc/self/fd/' + name))
+    except OSError: pass
+" """
+
+
+def numbers(said: str) -> set[str]:
+    return {line.split()[0] for line in said.splitlines()}
+
+
+@pytest.mark.proves("sandbox.descriptors")
+async def test_a_command_inherits_its_standard_streams_and_nothing_else(opens: Opens, root: Path) -> None:
+    _, said = await says(opens(root), LIST, root)
+    assert numbers(said) == {"0", "1", "2"}, said
+
+
+@pytest.mark.proves("sandbox.descriptors")
+async def test_so_does_a_command_that_nothing_holds(root: Path) -> None:
+    sandbox = Sandbox()
+    try:
+        _, said = await says(sandbox, LIST, root)
+    finally:
+        await sandbox.close()
+    assert numbers(said) == {"0", "1", "2"}, said
+
+
+def python(code: str) -> str:
+    lines = code.replace("'", '"')
+    return f"python3 -c 'import os, ctypes, stat; call = ctypes.CDLL(None).syscall; {lines}'"
+
+
+WAYS = {
+    "chmod": "chmod 6777 a",
+    "user": "chmod u+s a",
+    "group": "chmod g+s a",
+    "install": "install -m 4755 a b",
+    "by-descriptor": python("os.fchmod(os.open('a', os.O_RDWR), 0o4755)"),
+    "fchmodat": python("os.chmod('a', 0o6755, dir_fd=os.open('.', os.O_PATH))"),
+    "fchmodat2": python("call(452, -100, b'a', 0o6755, 0)"),
+    "empty-path": python("call(452, os.open('a', os.O_PATH), b'', 0o6755, 0x1000)"),
+    "proc": "chmod 4755 /proc/self/cwd/a",
+    "open": python("os.open('b', os.O_CREAT | os.O_WRONLY, 0o4755)"),
+    "create": python("call(85, b'b', 0o4755)"),
+    "openat": python("os.open('b', os.O_CREAT | os.O_WRONLY, 0o2755, dir_fd=os.open('.', os.O_PATH))"),
+    "nameless": python(
+        "d = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755);"
+        "os.link(f'/proc/self/fd/{d}', 'b', dst_dir_fd=os.open('.', os.O_PATH), follow_symlinks=True)"
+    ),
+    "node": python("os.mknod('b', stat.S_IFREG | 0o6755)"),
+    "copied": "cp /bin/ls b && chmod 4755 b",
+    "archived": "tar -cf t.tar --mode=4755 a && mkdir x && tar -xpf t.tar -C x",
+    "in-tmp": 'cp /bin/ls "$TMPDIR/b" && chmod 4755 "$TMPDIR/b" && cp -p "$TMPDIR/b" c',
+}
+
+
+@pytest.mark.proves("sandbox.no-set-user-id")
+async def test_no_file_is_made_to_run_as_its_owner(opens: Opens, root: Path) -> None:
+    sandbox = opens(root)
+    (root / "a").write_text("#!/bin/sh\n")
+    for way, script in WAYS.items():
+        await says(sandbox, script, root)
+        for folder, _, files in os.walk(root):
+            for name in files:
+                mode = os.lstat(os.path.join(folder, name)).st_mode
+                assert not mode & (stat.S_ISUID | stat.S_ISGID), (way, name, oct(mode))
+    scratch = sandbox.scratch
+    assert scratch is not None
+    assert not [one for one in scratch[0].rglob("*") if one.is_file() and one.stat().st_mode & 0o6000]
+
+
+@pytest.mark.proves("sandbox.no-set-user-id")
+async def test_modes_that_give_nobody_rights_are_set_as_ever(opens: Opens, root: Path) -> None:
+    script = "mkdir d; chmod 2775 d; chmod g+s d; echo x > a; chmod 751 a; chmod +t d; stat -c %a a d"
+    ended, said = await says(opens(root), script, root)
+    assert (ended.exit_code, said.split()) == (0, ["751", "3775"]), said
+
+
+@pytest.mark.proves("sandbox.no-set-user-id")
+def test_each_way_works_where_nothing_holds_it(root: Path) -> None:
+    import subprocess
+
+    worked = 0
+    for script in WAYS.values():
+        for old in root.iterdir():
+            subprocess.run(["rm", "-rf", old], check=True)
+        (root / "a").write_text("#!/bin/sh\n")
+        subprocess.run(
+            ["sh", "-c", script],
+            cwd=root,
+            check=False,
+            capture_output=True,
+            env={**os.environ, "TMPDIR": str(root)},
+        )
+        files = [one for one in root.rglob("*") if one.is_file()]
+        worked += any(one.stat().st_mode & 0o6000 for one in files)
+    assert worked >= len(WAYS) - 2  # a kernel or a program may be too old for one of them
+
+
+LEADING = (
+    ".git/rebase-merge/git-rebase-todo",
+    "sub/.hg/sharedpath",
+    ".hg/hgrc-not-shared",
+    "sub/.git/commondir",
+)
+AT_ROOT = (
+    ".Rprofile",
+    ".lldbinit",
+    ".yarnrc",
+    ".kiro/x",
+    "my.code-workspace",
+    ".mvn/jvm.config",
+    ".cargo/config.toml",
+)
+
+
+@pytest.mark.proves("sandbox.creation.leading-names")
+async def test_no_name_is_made_or_changed_that_leads_elsewhere_or_starts_a_program(
+    opens: Opens, root: Path
+) -> None:
+    (root / ".git/rebase-apply").mkdir(parents=True)
+    (root / ".git/commondir").write_text("..\n")
+    script = "; ".join(f"mkdir -p $(dirname {name}); echo x > {name}" for name in (*LEADING, *AT_ROOT))
+    await says(opens(root), f"{script}; echo x > .git/commondir", root)
+    assert [name for name in (*LEADING, *AT_ROOT) if os.path.lexists(root / name)] == []
+    assert (root / ".git/commondir").read_text() == "..\n"

@@ -1,0 +1,451 @@
+"""Whatever is changed in a journal or an export, one thing at a time, is named where it was changed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
+from ferrule.core.events import Noticed
+from ferrule.core.identity import Identity
+from ferrule.storage.audit.export import export_audit, read_export
+from ferrule.storage.audit.verification import Verified, verify_file, verify_sessions
+from ferrule.storage.export.archive import archive
+from ferrule.storage.export.jsonl import jsonl
+from ferrule.storage.journal import sqlite_integrity, sqlite_rows
+from ferrule.storage.journal.sqlite import SqliteJournal
+
+WORDS = st.sampled_from(["add", "note", "fail", "unknown", "wrong"])
+SESSIONS = st.tuples(
+    st.lists(st.lists(WORDS, min_size=1, max_size=3), max_size=3),
+    st.lists(st.sampled_from(["once", "session", "deny"]), min_size=1, max_size=3),
+)
+BITS = 32
+COLUMNS = ("run", "kind", "tenant", "user", "body", "hash")
+
+
+def examples(number: int) -> settings:
+    return settings(
+        max_examples=number, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(recorded: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A journal of three sessions, and the one in the middle."""
+    path = tmp_path_factory.mktemp("kept") / "journal.db"
+    with SqliteJournal(path) as journal:
+        rounds = [["add", "note"], ["fail", "unknown"]]
+        sessions = [recorded(journal, rounds, choices=("once", "deny")) for _ in range(3)]
+    return path, sessions[1]
+
+
+@pytest.fixture
+def copy(kept: tuple[Path, str], tmp_path: Path) -> Path:
+    return Path(shutil.copy(kept[0], tmp_path / "journal.db"))
+
+
+def edited(path: Path, *statements: str) -> None:
+    db = sqlite3.connect(path)
+    with db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+def verified(path: Path, *sessions: str) -> Verified:
+    with SqliteJournal(path) as journal:
+        return verify_sessions(journal, sessions or None)
+
+
+@pytest.mark.proves("audit.verify.whole")
+def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(kept: tuple[Path, str]) -> None:
+    done = verified(kept[0])
+    assert done.whole and len(done.sessions) == 3 and all(one.events > 5 for one in done.sessions)
+    assert ["computed it anew" in note for note in done.notes] == [True]
+    assert json.loads(json.dumps(done.as_record()))["whole"] is True
+
+
+def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> int:
+    """Make one change to a session's rows; the number of the event that must be named."""
+    count = len(keys)
+    which = draw.randrange(count)
+    kind = draw.choice(
+        ["byte", "byte", "byte", "time", "delete", "cut", "swap", "insert", "append", "mark", "name"]
+    )
+    if kind == "byte":
+        column = draw.choice(COLUMNS)
+        value, stored = db.execute(
+            f"SELECT CAST({column} AS BLOB), typeof({column}) FROM records WHERE id = ?", (keys[which],)
+        ).fetchone()
+        if not value:
+            return change_at(db, keys, draw)
+        changed = bytearray(value)
+        changed[draw.randrange(len(changed))] ^= draw.randrange(1, 256)
+        sql = f"UPDATE records SET {column} = CAST(? AS {stored}) WHERE id = ?"
+        db.execute(sql, (bytes(changed), keys[which]))
+    elif kind == "time":
+        db.execute(
+            "UPDATE records SET time = time + ? WHERE id = ?", (draw.choice([-1, 1, 1000]), keys[which])
+        )
+    elif kind == "delete":
+        db.execute("DELETE FROM records WHERE id = ?", (keys[which],))
+    elif kind == "cut":
+        db.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", (keys[which], keys[-1]))
+    elif kind == "swap":
+        other = draw.randrange(count)
+        if other == which:
+            return change_at(db, keys, draw)
+        for source, to in ((keys[which], -1), (keys[other], keys[which]), (-1, keys[other])):
+            db.execute("UPDATE records SET id = ? WHERE id = ?", (to, source))
+        which = min(which, other)
+    elif kind == "insert":
+        source = draw.randrange(count)
+        copied = "seal, time, run, kind, tenant, user, body, hash, session"
+        row = db.execute(f"SELECT {copied} FROM records WHERE id = ?", (keys[source],)).fetchone()
+        for key in reversed(keys[which:]):
+            db.execute("UPDATE records SET id = ? WHERE id = ?", (key + 1, key))
+        db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (keys[which], *row))
+        # A copy put before its own original is in its place; what follows it is not.
+        which += source == which
+    elif kind == "append":
+        last = keys[-1]
+        sql = "INSERT INTO records SELECT ?, seal, time, run, kind, tenant, user, body, hash, NULL FROM records WHERE id = ?"
+        db.execute(sql, (last + 1, last))
+        return count + 1
+    elif kind == "mark":
+        db.execute("UPDATE records SET seal = hash WHERE id = ?", (keys[which],))
+    else:
+        wrong = "'other'" if which == 0 else f"(SELECT session FROM records WHERE id = {keys[0]})"
+        db.execute(f"UPDATE records SET session = {wrong} WHERE id = ?", (keys[which],))
+    return which + 1
+
+
+@pytest.mark.proves("audit.verify.exact-event")
+@examples(40)
+@given(SESSIONS, st.randoms(use_true_random=False))
+def test_any_single_change_of_a_session_is_named_at_its_event(
+    recorded: Any, told: tuple[Any, Any], draw: random.Random
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.db"
+        with SqliteJournal(path) as journal:
+            session = recorded(journal, *told)
+            journal.verify(session)
+        db = sqlite3.connect(path, isolation_level=None)
+        keys = [key for (key,) in db.execute("SELECT id FROM records ORDER BY id")]
+        db.execute("BEGIN")
+        expected = change_at(db, keys, draw)
+        db.execute("COMMIT")
+        db.close()
+        (finding, *_) = verified(path, session).findings
+    assert (finding.session, finding.event) == (session, expected), finding.text
+
+
+BESIDE = {
+    "another owner": "UPDATE sessions SET user = 'eve' WHERE no = 2",
+    "another tenant": "UPDATE sessions SET tenant = 'evil' WHERE no = 2",
+    "a session struck from the table": "DELETE FROM sessions WHERE no = 2",
+    "a session taken away": "DELETE FROM sessions WHERE no = 2; DELETE FROM records WHERE id >> 32 = 2",
+    "another trigger": "DROP TRIGGER move_seal",
+    "one more trigger": "CREATE TRIGGER forget AFTER INSERT ON records BEGIN DELETE FROM records WHERE id = new.id; END",
+    "one more table": "CREATE TABLE notes (text)",
+    "no index": "DROP INDEX runs",
+    "events of nobody": f"INSERT INTO records VALUES ({9 << BITS | 1}, 1, 1, 'r', 'notice', 't', 'u', '{{}}', x'00', 's9')",
+    "events before all": "INSERT INTO records VALUES (-5, 1, 1, 'r', 'notice', 't', 'u', '{}', x'00', NULL)",
+    "a text stored as bytes": f"UPDATE records SET run = CAST(run AS BLOB) WHERE id = {2 << BITS | 3}",
+}
+
+
+@pytest.mark.proves("audit.verify.beside-the-chain")
+@pytest.mark.parametrize("statements", BESIDE.values(), ids=list(BESIDE))
+def test_what_no_chain_holds_is_checked_too(copy: Path, statements: str) -> None:
+    edited(copy, *(statements.split("; ") if "BEGIN" not in statements else [statements]))
+    assert not verified(copy).whole
+
+
+@pytest.mark.proves("audit.verify.any-byte")
+@examples(120)
+@given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+def test_a_byte_of_the_file_is_either_noticed_or_means_nothing(
+    kept: tuple[Path, str], where: float, flip: int
+) -> None:
+    data = bytearray(kept[0].read_bytes())
+    data[int(where * len(data))] ^= flip
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.db"
+        path.write_bytes(bytes(data))
+        try:
+            with SqliteJournal(path) as journal:
+                if not verify_sessions(journal).whole:
+                    return
+                assert read_all(journal) == before(kept[0])
+        except FerruleError:
+            return
+
+
+def read_all(journal: SqliteJournal) -> Any:
+    listed = sorted(journal.sessions(), key=lambda info: info.session)
+    return [(info, list(journal.records(info.session))) for info in listed]
+
+
+def before(path: Path, known: dict[Path, Any] = {}) -> Any:  # noqa: B006  read once for all examples
+    if path not in known:
+        with SqliteJournal(path) as journal:
+            known[path] = read_all(journal)
+    return known[path]
+
+
+# ---- exports
+
+
+@pytest.fixture(scope="module")
+def exported(kept: tuple[Path, str]) -> list[str]:
+    with SqliteJournal(kept[0]) as journal:
+        return list(jsonl(journal.records(kept[1])))
+
+
+@pytest.fixture(scope="module")
+def audit_lines(kept: tuple[Path, str]) -> list[str]:
+    with SqliteJournal(kept[0]) as journal:
+        return list(export_audit(journal, [kept[1]]))
+
+
+def tampered(lines: list[str], draw: random.Random) -> tuple[bytes, int]:
+    """A file with one change, and the number of the line that must be named."""
+    made = [line.encode() for line in lines]
+    at = draw.randrange(1, len(made))
+    kind = draw.choice(["byte", "byte", "byte", "delete", "cut", "swap", "repeat", "blank", "tail", "space"])
+    if kind == "byte":
+        line = bytearray(made[at])
+        line[draw.randrange(len(line))] ^= draw.randrange(1, 256)
+        made[at] = bytes(line)
+    elif kind == "delete":
+        del made[at]
+    elif kind == "cut":
+        del made[at:]
+    elif kind == "swap":
+        other = draw.randrange(1, len(made))
+        if other == at:
+            return tampered(lines, draw)
+        made[at], made[other] = made[other], made[at]
+        at = min(at, other)
+    elif kind == "repeat":
+        made.insert(at, made[draw.randrange(1, len(made))])
+        if made[at] == made[at + 1]:
+            at += 1
+    elif kind == "blank":
+        made.insert(at, b"\n")
+    elif kind == "tail":
+        at = len(made) - 1
+        made[at] = made[at][: -draw.randrange(1, len(made[at]))]
+    else:
+        made[at] = made[at].replace(b":", b": ", 1)
+    return b"".join(made), at + 1
+
+
+@pytest.mark.proves("audit.verify.export")
+@examples(150)
+@given(draw=st.randoms(use_true_random=False))
+def test_any_single_change_of_an_export_is_named_at_its_line_and_event(
+    exported: list[str], kept: tuple[Path, str], draw: random.Random
+) -> None:
+    data, line = tampered(exported, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "session.jsonl"
+        path.write_bytes(data)
+        (finding,) = verify_file(path).findings
+    assert re.search(rf"line {line}\b", finding.text) and finding.event == line - 1, finding.text
+    # Of a first event that cannot be read nobody knows whose it is.
+    assert finding.session == kept[1] or line == 2
+
+
+@pytest.mark.proves("audit.verify.export")
+@examples(100)
+@given(draw=st.randoms(use_true_random=False))
+def test_any_single_change_of_an_audit_export_is_named_at_its_line(
+    audit_lines: list[str], draw: random.Random
+) -> None:
+    data, line = tampered(audit_lines, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "audit.jsonl"
+        path.write_bytes(data)
+        (finding,) = verify_file(path).findings
+    assert re.search(rf"line {line}\b", finding.text), finding.text
+
+
+@pytest.mark.parametrize(
+    "change", [lambda line: line.replace("1", "0"), lambda line: line.replace("ends", "end_")]
+)
+def test_a_changed_first_line_is_refused(exported: list[str], tmp_path: Path, change: Any) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text("".join([change(exported[0]), *exported[1:]]))
+    try:
+        assert "line 1" in verify_file(path).findings[0].text
+    except JournalError as error:
+        assert error.code == "journal_newer"
+
+
+def test_exports_of_older_versions_have_no_end_and_are_still_checked(
+    exported: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "old.jsonl"
+    old = ['{"ferrule":"journal","format":1}\n', *exported[1:-1], exported[-1].replace(',"end":true', "")]
+    path.write_text("".join(old))
+    assert verify_file(path).whole
+    path.write_text("".join(old[:-2]))
+    assert verify_file(path).whole  # a cut at the end of a line: what `ends` is there for
+    path.write_text("".join([*old[:3], old[3].replace("time", "tome"), *old[4:]]))
+    assert "line 4" in verify_file(path).findings[0].text
+
+
+def test_a_file_of_another_kind_is_no_finding_but_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("hello\n")
+    with pytest.raises(JournalError) as found:
+        verify_file(path)
+    assert found.value.code == "journal_foreign"
+
+
+@pytest.mark.proves("audit.export.redaction")
+def test_redaction_replaces_texts_and_keeps_every_digest(kept: tuple[Path, str]) -> None:
+    def redact(text: str) -> str:
+        return text.replace("milk", "[redacted]")
+
+    with SqliteJournal(kept[0]) as journal:
+        plain = list(read_export(export_audit(journal, [kept[1]])))
+        clean_lines = list(export_audit(journal, [kept[1]], redact=redact))
+    clean = list(read_export(clean_lines))
+    assert "milk" not in "".join(clean_lines) and "[redacted]" in "".join(clean_lines)
+    assert (plain[0]["redacted"], clean[0]["redacted"]) == (False, True)
+
+    def digests(records: list[dict[str, Any]]) -> list[Any]:
+        return [
+            (one["arguments_sha256"], one["result_sha256"], [gate["digest"] for gate in one["decisions"]])
+            for one in records
+            if one.get("type") == "call"
+        ]
+
+    assert digests(plain) == digests(clean) and len(digests(plain)) == 4
+    assert "noted" not in "".join(clean_lines)  # what results said is never in it
+
+
+@pytest.mark.proves("audit.export.redaction")
+def test_an_export_ends_where_redaction_fails(kept: tuple[Path, str]) -> None:
+    def broken(text: str) -> str:
+        raise ValueError("cannot tell")
+
+    with SqliteJournal(kept[0]) as journal:
+        lines: Iterator[str] = export_audit(journal, [kept[1]], redact=broken)
+        said = [next(lines), next(lines)]
+        with pytest.raises(ValueError, match="cannot tell"):
+            next(lines)
+    assert "milk" not in "".join(said)
+
+
+def test_a_session_that_is_not_there_is_no_finding(kept: tuple[Path, str]) -> None:
+    with SqliteJournal(kept[0]) as journal, pytest.raises(SessionNotFound):
+        verify_sessions(journal, ["nobody"])
+
+
+def test_a_journal_in_memory_can_be_checked() -> None:
+    with SqliteJournal(":memory:") as journal:
+        assert verify_sessions(journal).whole
+        journal.append("s1", "r1", [Noticed("n", "x")], identity=Identity("local", "me", "s1", "r1"))
+        assert [one.events for one in verify_sessions(journal).sessions] == [1]
+
+
+@pytest.mark.proves("audit.verify.whole")
+@pytest.mark.parametrize("place", ["min", "max"])
+def test_a_session_whose_events_were_all_removed_is_named(copy: Path, place: str) -> None:
+    number = f"(SELECT {place}(no) FROM sessions)"
+    with SqliteJournal(copy) as journal:
+        db = sqlite3.connect(copy)
+        (name,) = db.execute(f"SELECT session FROM sessions WHERE no = {number}").fetchone()
+        db.close()
+        assert name in [info.session for info in journal.sessions()]
+    edited(copy, f"DELETE FROM records WHERE id >> {BITS} = {number}")
+    found = verified(copy)
+    assert not found.whole
+    assert any(name in finding.text and "missing" in finding.text for finding in found.findings)
+
+
+@pytest.mark.proves("audit.verify.written")
+def test_a_journal_that_is_being_written_is_not_called_changed(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer begins a session between any two looks at the file."""
+    begun = 0
+
+    def write(*_: Any) -> None:
+        nonlocal begun
+        begun += 1
+        with SqliteJournal(copy) as other:
+            name = f"new{begun}"
+            other.append(name, "r", [Noticed("x", "y")], identity=Identity("local", "ann", name, "r"))
+
+    looks = ["_schema", "_structure", "_strangers", "_emptied", "_gaps", "_set"]
+    for name in looks:
+        real = getattr(sqlite_integrity, name)
+
+        def look(db: sqlite3.Connection, real: Any = real) -> Iterator[str]:
+            write()
+            for found in real(db):
+                yield found
+                write()
+            write()
+
+        monkeypatch.setattr(sqlite_integrity, name, look)
+    real_known = sqlite_integrity.known_numbers
+
+    def known(db: sqlite3.Connection) -> set[int]:
+        found = real_known(db)
+        write()
+        return found
+
+    monkeypatch.setattr(sqlite_integrity, "known_numbers", known)
+    assert verified(copy).findings == []
+    assert begun > len(looks)
+    assert verified(copy).whole
+
+
+@pytest.mark.proves("audit.verify.written")
+@pytest.mark.parametrize("at", range(8))
+def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Another process archives everything before the `at`-th look into the events of a session."""
+    path = tmp_path / "journal.db"
+    with SqliteJournal(path) as journal:
+        for name in ("s1", "s2"):
+            me = Identity("local", "me", name, "r1")
+            journal.append(name, "r1", [Noticed("n", str(number)) for number in range(300)], identity=me)
+    looks = itertools.count()
+
+    def looking(real: Any) -> Any:
+        def look(*args: Any, **more: Any) -> Any:
+            if next(looks) == at:
+                with SqliteJournal(path) as other:
+                    done = archive(other, ["s1", "s2"], tmp_path / "all.jsonl.gz")
+                    assert done.sessions == ["s1", "s2"]
+            return real(*args, **more)
+
+        return look
+
+    for module, name in ((sqlite_rows, "page"), (sqlite_rows, "last"), (sqlite_integrity, "check_marks")):
+        monkeypatch.setattr(module, name, looking(getattr(module, name)))
+    assert verified(path).findings == []
+    assert next(looks) > at
+    assert verified(path).whole

@@ -1,0 +1,170 @@
+"""For all events there can be: what goes into a journal comes out of it."""
+
+from __future__ import annotations
+
+import json
+import typing
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrule import Agent, Scripted, tool
+from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.events import (
+    Access,
+    Event,
+    ProviderToolCall,
+    ToolAnswered,
+    Unknown,
+    Usage,
+    decode,
+    encode,
+)
+from ferrule.core.limits import OUTPUT_CAP, Limits
+from ferrule.core.messages import ToolMessage
+from ferrule.models.scripted import calls, says
+from ferrule.storage.export.jsonl import jsonl, read_jsonl
+from ferrule.storage.journal.hash_chain import bound
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.testing.journal_conformance import ME
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+RESULTS = st.builds(
+    Result,
+    call_id=TEXT,
+    tool=TEXT,
+    success=st.booleans(),
+    data=JSON,
+    error_type=st.sampled_from(ErrorType),
+    error_message=st.none() | TEXT,
+    partial=st.booleans(),
+    notes=st.lists(TEXT, max_size=2).map(tuple),
+)
+LIMITS = st.builds(
+    Limits,
+    max_rounds=st.integers(1, 99),
+    max_calls_per_round=st.integers(1, 99),
+    max_output_bytes=st.integers(256, OUTPUT_CAP),
+    max_seconds=st.none() | st.floats(0.1, 1e6),
+    max_tokens=st.none() | st.integers(1),
+    on_limit=st.sampled_from(("error", "answer")),
+)
+CALLS = st.builds(Call, TEXT, TEXT, TEXT)
+NUMBERS = st.integers()
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXT,
+    int: NUMBERS,
+    bool: st.booleans(),
+    float: st.floats(allow_nan=False),
+    str | None: st.none() | TEXT,
+    Call: CALLS,
+    Result: RESULTS,
+    Result | None: st.none() | RESULTS,
+    Limits: LIMITS,
+    Usage: st.builds(Usage, *[NUMBERS] * 5),
+    Access: st.builds(Access, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple)),
+    tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
+    tuple[int, ...]: st.lists(NUMBERS, max_size=3).map(tuple),
+    dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
+    tuple[Call, ...]: st.lists(CALLS, max_size=2).map(tuple),
+    tuple[ProviderToolCall, ...]: st.lists(st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2).map(tuple),
+}
+
+
+def any_of(kind: Any) -> st.SearchStrategy[Event]:
+    hints = typing.get_type_hints(kind)
+    return st.builds(kind, **{part.name: BY_TYPE[hints[part.name]] for part in fields(kind)})
+
+
+UNKNOWN = st.builds(
+    Unknown, st.from_regex(r"x\.[a-z]+", fullmatch=True), st.dictionaries(TEXT, JSON, max_size=3)
+)
+EVENTS = st.one_of(UNKNOWN, *(any_of(kind) for kind in typing.get_args(Event) if kind is not Unknown))
+
+
+@pytest.mark.proves("events.round-trip")
+@settings(deadline=None)
+@given(EVENTS)
+def test_decoding_undoes_encoding_through_text(event: Event) -> None:
+    kind, body = encode(event)
+    assert decode(kind, json.loads(compact(body))) == event
+
+
+@pytest.mark.proves("events.round-trip")
+@settings(deadline=None)
+@given(st.lists(st.lists(EVENTS, max_size=3), max_size=4))
+def test_a_journal_gives_back_what_it_was_given_and_verifies(batches: list[list[Event]]) -> None:
+    with SqliteJournal(":memory:") as journal:
+        written = [
+            record
+            for number, batch in enumerate(batches)
+            for record in journal.append("s1", f"r{number}", batch, identity=ME)
+        ]
+        if not written:
+            return
+        assert [record.event for record in written] == [event for batch in batches for event in batch]
+        assert list(journal.records("s1")) == written
+        journal.verify("s1")
+        assert list(read_jsonl(jsonl(written))) == written
+
+
+@pytest.mark.proves("journal.result-cap")
+@given(st.text(st.characters(exclude_categories=()), max_size=60), st.integers(1, 50))
+def test_cutting_is_on_a_character_and_cutting_twice_is_cutting_once(text: str, cap: int) -> None:
+    event = ToolAnswered(Result("c", "t", True, text))
+    cut = bound(event, cap)
+    assert isinstance(cut, ToolAnswered)
+    assert text.startswith(cut.result.data)
+    assert len(cut.result.data.encode("utf-8", "surrogatepass")) <= cap
+    assert cut.result.partial == (cut.result.data != text)
+    assert bound(cut, cap) == cut and bound(event, OUTPUT_CAP) is event
+
+
+@pytest.mark.proves("journal.result-cap")
+@pytest.mark.parametrize("character", ["x", "\u20ac"])
+@pytest.mark.parametrize("part", ["data", "error_message"])
+def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(character: str, part: str) -> None:
+    size = len(character.encode())
+    text = character * (70_000 // size)
+    result = replace(Result("c", "t", part == "data"), **{part: text})
+    with SqliteJournal(":memory:") as journal:
+        written = journal.append("s1", "r1", [ToolAnswered(result)], identity=ME)
+        assert list(journal.records("s1")) == written
+        journal.verify("s1")
+    (event,) = [record.event for record in written]
+    assert isinstance(event, ToolAnswered)
+    assert getattr(event.result, part) == character * (65_536 // size)
+    assert event.result.partial
+    assert event.result.notes == ("[recorded up to 65536 bytes]",)
+
+
+@pytest.mark.proves("journal.result-cap")
+async def test_a_recording_holds_what_the_conversation_held() -> None:
+    @tool(side_effect="none")
+    def say() -> str:
+        """Say much."""
+        return "\u20ac" * 40_000
+
+    with SqliteJournal(":memory:") as journal:
+        ours = Agent(Scripted([calls(("say", {})), says("ok")]), [say], journal=journal)
+        ran = await ours.run("go")
+        recorded = [record.event for record in journal.records(ran.session)]
+        (answered,) = [event.result for event in recorded if isinstance(event, ToolAnswered)]
+        (told,) = [message for message in ours.wire.histories[-1] if isinstance(message, ToolMessage)]  # type: ignore[attr-defined]
+    assert answered.data == "\u20ac" * 21_845 and answered.partial
+    assert told.text.startswith(answered.data) and len(told.text) - len(answered.data) < 200
+
+
+def test_a_known_kind_that_cannot_be_built_is_kept_as_unknown() -> None:
+    assert decode("run.started", {}) == Unknown("run.started", {})
+    assert decode("call.answered", {"result": {"error_type": "new"}}) == Unknown(
+        "call.answered", {"result": {"error_type": "new"}}
+    )

@@ -1,0 +1,458 @@
+"""Settings: every layer, every refusal, and what a repository cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.limits import Limits
+from ferrule.storage import paths
+from ferrule.storage.settings.merge import Merged
+from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings
+from ferrule.storage.settings.table import ALIASES, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, reference
+from ferrule.storage.settings.values import read_tree
+from ferrule.storage.settings.yaml_tree import parse_yaml
+from ferrule.storage.trust import Trust
+
+
+class Case:
+    """A workspace and a person's own folder, with what is written into them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "work"
+        self.root.mkdir()
+        self.user_file = paths.config() / "ferrule.yaml"
+
+    def user(self, text: str) -> Case:
+        self.user_file.parent.mkdir(parents=True, exist_ok=True)
+        self.user_file.write_text(text)
+        return self
+
+    def project(self, text: str, *, trusted: bool = True) -> Case:
+        file = self.root / PROJECT_FILE
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        if trusted:
+            Trust().trust(self.root)
+        return self
+
+    def load(
+        self, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    ) -> Settings:
+        return load_settings(workspace=self.root, flags=flags, environment=environment or {})
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+@pytest.mark.proves("settings.own-folder")
+@pytest.mark.parametrize("place", [".ferrule", "conf", ".", "../elsewhere/.ferrule"])
+def test_a_folder_of_a_repository_is_nobodys_own_settings(
+    case: Case, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = case.root / place
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ferrule.yaml").write_text("sandbox:\n  mode: 'off'\n")
+    link = case.root.parent / "own"
+    link.symlink_to(folder)
+    for named in (folder, link):
+        monkeypatch.setenv("FERRULE_CONFIG", str(named))
+        with pytest.raises(ConfigError) as raised:
+            case.load()
+        assert "is not yours" in raised.value.detail
+        assert "FERRULE_CONFIG" in raised.value.hint
+
+
+def test_without_any_file_the_defaults_hold_and_nothing_is_written(case: Case, own_folders: Path) -> None:
+    settings = case.load()
+    assert settings.limits == Limits()
+    assert (settings.model, settings.mode, settings["results"]) == ("local:smollm2", "default", "value")
+    assert settings["commands.shell"] is False
+    assert {key: settings[key] for key in settings.values} == {
+        setting.key: setting.default for setting in SETTINGS if setting.kind not in ("models", "providers")
+    }
+    assert settings.journal == own_folders / "state" / "journal.db"
+    assert str(settings.origin("model")) == "default"
+    assert list(own_folders.iterdir()) == []
+
+
+@pytest.mark.proves("settings.layers")
+def test_the_stronger_layer_wins_and_says_where_it_stands(case: Case) -> None:
+    case.user("model: openai:a\nresults: envelope\ntool_mode: text\nlimits:\n  max_rounds: 9\n")
+    case.project("model: openai:b\nresults: value\ntool_mode: native\n")
+    settings = case.load({"model": "openai:d"}, {"FERRULE_MODEL": "openai:c", "FERRULE_TOOL_MODE": "none"})
+    assert [settings[key] for key in ("model", "tool_mode", "results", "limits.max_rounds")] == [
+        "openai:d",
+        "none",
+        "value",
+        9,
+    ]
+    origins = [str(settings.origin(key)) for key in ("model", "tool_mode", "results", "limits.max_rounds")]
+    assert origins == [
+        "flags (--model)",
+        "environment (FERRULE_TOOL_MODE)",
+        f"project ({case.root / PROJECT_FILE}:2:10)",
+        f"user ({case.user_file}:5:15)",
+    ]
+
+
+def test_lists_that_extend_gather_the_items_of_all_layers(case: Case) -> None:
+    case.user("permissions: {deny: ['Bash(rm *)']}\nsecrets: {extend: [a.secret]}\n")
+    case.project("permissions: {deny: [git_push], allow: ['Read(docs/**)']}\nsecrets: [b.secret]\n")
+    settings = case.load(
+        {"permissions.deny": ["write_file"]}, {"FERRULE_SECRETS_EXTEND": "c.secret, d.secret"}
+    )
+    assert settings["permissions.deny"] == ("Bash(rm *)", "git_push", "write_file")
+    assert settings["secrets.extend"] == ("a.secret", "b.secret", "c.secret", "d.secret")
+    assert [(rule.text, rule.list, rule.layer) for rule in settings.rules] == [
+        ("write_file", "deny", "flags"),
+        ("git_push", "deny", "project"),
+        ("Read(docs/**)", "allow", "project"),
+        ("Bash(rm *)", "deny", "user"),
+    ]
+
+
+WRONG = {
+    "unknown key": ("limits:\n  max_round: 3\n", "2:3: unknown setting `limits.max_round`", "`limits.max_rounds`"),
+    "unknown group": ("limit:\n  max_rounds: 3\n", "1:1: unknown setting `limit`", ""),
+    "key in the wrong group": ("max_rounds: 3\n", "1:1: unknown setting `max_rounds`", "`limits.max_rounds`"),
+    "text for a number": ("limits: {max_rounds: many}\n", "1:22: `limits.max_rounds` = `many`: must be a whole number", ""),
+    "quoted number": ('limits: {max_rounds: "3"}\n', "`limits.max_rounds` = `3`: must be a whole number", ""),
+    "true for a number": ("limits: {max_rounds: yes}\n", "= `true`: must be a whole number", ""),
+    "fraction": ("limits: {max_rounds: 1.5}\n", "must be a whole number", ""),
+    "nothing": ("limits: {max_rounds: }\n", "= `nothing`: must be a whole number", ""),
+    "too low": ("limits: {max_rounds: 0}\n", "must be at least 1", ""),
+    "too high": ("limits: {max_output_bytes: 70000}\n", "must be at most 65536", ""),
+    "no time": ("limits: {max_seconds: 0}\n", "must be more than 0", ""),
+    "odd time": ("limits: {max_seconds: 5 weeks}\n", "must be seconds, or a time like `90s`, `5m`", ""),
+    "number for text": ("model: 5\n", "1:8: `model` = `5`: must be text", ""),
+    "blank text": ("model: '  '\n", "must be text", ""),
+    "odd choice": ("mode: yolo\n", "must be one of `default`, `acceptEdits`", ""),
+    "text for a list": ("tools: {allowed: read_file}\n", "1:18: `tools.allowed` = `read_file`: must be a list", ""),
+    "number in a list": ("tools:\n  allowed:\n    - a\n    - 5\n", "4:7: `tools.allowed` = `5`: must be text", ""),
+    "text for a flag": ("tools: {enabled: maybe}\n", "must be true or false", ""),
+    "value for a group": ("limits: 5\n", "1:9: `limits` must hold `key: value` lines", ""),
+    "a list as file": ("- model\n", "1:1: the file must hold `key: value` lines", ""),
+    "set twice": ("tools: {max_output_bytes: 300}\nlimits: {max_output_bytes: 400}\n", "2:10: `limits.max_output_bytes` is set twice", "1:27"),
+    "rule": ("permissions:\n  allow:\n    - Read(a)\n    - 'Bash(npm'\n", "4:7: rule `Bash(npm`", ""),
+    "unknown model key": ("models: {'ollama:x': {max_round: 3}}\n", "1:23: unknown setting `models.ollama:x.max_round`", "`models.ollama:x.max_rounds`"),
+    "model key of a wrong type": ("models: {'ollama:x': {temperature: hot}}\n", "`models.ollama:x.temperature` = `hot`: must be a number", ""),
+    "models as a list": ("models: [a]\n", "`models` = a list: must hold", ""),
+    "a key in a file": ("providers: {openai: {api_key: sk-123}}\n", "1:22: keys are not kept in files", "api_key_env"),
+    "odd action": ("commands: {permissions: {src: [fly]}}\n", "`commands.permissions`: found `fly`", "`read`, `write`"),
+    "broken YAML": ("model: [a\nb: c", "2:2: not YAML", ""),
+}  # fmt: skip
+
+
+@pytest.mark.proves("settings.errors-name-the-place")
+@pytest.mark.parametrize(("text", "message", "hint"), WRONG.values(), ids=list(WRONG))
+def test_a_wrong_setting_is_an_error_with_file_line_and_column(
+    case: Case, text: str, message: str, hint: str
+) -> None:
+    case.user(text)
+    with pytest.raises(ConfigError) as found:
+        case.load()
+    assert found.value.detail.startswith(f"{case.user_file}:") and message in found.value.detail
+    assert hint in found.value.hint
+    assert case.user_file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "message"),
+    [
+        ({"limits.max_rounds": "x"}, {}, "--max-rounds: `limits.max_rounds` = `x`: must be a whole number"),
+        ({"limits.max_rounds": 0}, {}, "--max-rounds: `limits.max_rounds` = 0: must be at least 1"),
+        ({"limits.max_round": 1}, {}, "flags: unknown setting `limits.max_round`"),
+        ({"mode": ["auto"]}, {}, "--mode: `mode` = a list: must be one of"),
+        ({"permissions.allow": "Bash("}, {}, "--allow: rule `Bash(`"),
+        ({}, {"FERRULE_COMMANDS_SHELL": "perhaps"}, "FERRULE_COMMANDS_SHELL: `commands.shell` = `perhaps`"),
+        ({}, {"FERRULE_TOOLS_ALLOWED": "[a, 5]"}, "`tools.allowed` = `5`: must be text"),
+    ],
+)
+def test_flags_and_variables_are_checked_alike(
+    case: Case, flags: dict[str, Any], environment: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as found:
+        case.load(flags, environment)
+    assert message in found.value.detail
+
+
+def test_text_of_flags_and_variables_becomes_values(case: Case) -> None:
+    flags = {
+        "limits.max_seconds": "1.5m",
+        "tools.enabled": "no",
+        "tools.allowed": None,
+        "model": "a:1",
+        "workspace": case.root,
+    }
+    environment = {
+        "FERRULE_TOOLS_ALLOWED": '["a,b", c]',
+        "FERRULE_COMMANDS_RUN_TIMEOUT": "90",
+        "FERRULE_LIMITS_MAX_TOKENS": "1_000",
+        "FERRULE_STATE": "/nowhere",
+    }
+    settings = case.load(flags, environment)
+    assert settings.limits.max_seconds == 90.0 and settings.limits.max_tokens == 1000
+    assert settings["tools.enabled"] is False and settings["commands.run_timeout"] == 90.0
+    assert settings["tools.allowed"] == ("a,b", "c") and settings.notices == ()
+
+
+def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
+    notices = case.load(environment={"FERRULE_LIMITS_MAXROUNDS": "3", "FERRULE_BENCH": "1"}).notices
+    assert notices == ("FERRULE_LIMITS_MAXROUNDS is no setting; did you mean FERRULE_LIMITS_MAX_ROUNDS?",)
+
+
+@pytest.mark.proves("settings.harvey-names")
+def test_the_settings_of_requirement_000_work_as_written_there(case: Case) -> None:
+    case.user("""
+tools:
+  enabled: true
+  fallback_to_natural_language: true
+  max_tool_calls_per_turn: 7
+  max_output_bytes: 1024
+  allowed_tools:
+    - read_file
+    - run_command
+    - search_files
+models:
+  llama3.2:latest:
+    tools_enabled: true
+    max_tool_calls_per_turn: 5
+  mistral:latest:
+    tools_enabled: false
+    max_tool_calls_per_turn: 10
+security:
+  safe_mode: false
+  allowed_commands: [ls]
+  run_timeout: 5m
+  permissions: {src: [read, write]}
+""")
+    settings = case.load()
+    assert (settings.limits.max_rounds, settings.limits.max_output_bytes) == (7, 1024)
+    assert settings["tools.allowed"] == ("read_file", "run_command", "search_files")
+    llama, mistral = settings.for_model("ollama:llama3.2:latest"), settings.for_model("ollama:mistral:latest")
+    assert (llama.limits.max_rounds, llama.tools_enabled) == (5, True)
+    assert (mistral.limits.max_rounds, mistral.tools_enabled) == (10, False)
+    assert settings["commands.safe_mode"] is False and settings["commands.run_timeout"] == 300.0
+    assert settings["commands.permissions"] == (("src", ("read", "write")),)
+
+
+def test_a_models_own_settings_hold_for_it_alone(case: Case) -> None:
+    case.user("""
+tool_mode: native
+models:
+  "ollama:small": {tool_mode: constrained, num_ctx: 8192, temperature: 0, thinking: low, timeout: 2m}
+  "small": {seed: 7, num_ctx: 4096}
+""")
+    settings = case.load()
+    own, bare, other = (settings.for_model(name) for name in ("ollama:small", "lmstudio:small", "ollama:big"))
+    assert (own.tool_mode, own.num_ctx, own.temperature, own.thinking, own.timeout, own.seed) == (
+        "constrained",
+        8192,
+        0.0,
+        "low",
+        120.0,
+        7,
+    )
+    assert (bare.tool_mode, bare.num_ctx, bare.seed) == ("native", 4096, 7)
+    assert (other.tool_mode, other.num_ctx, other.limits) == ("native", None, Limits())
+
+
+def test_a_flag_is_stronger_than_a_models_entry_in_a_file(case: Case) -> None:
+    case.user("models: {'a:b': {max_rounds: 20, tool_mode: text}}")
+    assert case.load().for_model("a:b").limits.max_rounds == 20
+    chosen = case.load({"limits.max_rounds": 3, "tool_mode": "none"}).for_model("a:b")
+    assert (chosen.limits.max_rounds, chosen.tool_mode) == (3, "none")
+
+
+def test_a_provider_is_where_the_person_says(case: Case) -> None:
+    case.user("providers: {openai: {base_url: 'https://gate.example/v1', api_key_env: GATE_KEY}}")
+    provider = case.load().provider("openai")
+    assert (provider.base_url, provider.api_key_env, provider.ca_bundle) == (
+        "https://gate.example/v1",
+        "GATE_KEY",
+        None,
+    )
+    assert case.load().provider("other").base_url == ""
+
+
+# ---- a repository
+
+
+@pytest.mark.proves("trust.inert")
+def test_an_untrusted_repository_changes_nothing_and_this_is_said(case: Case) -> None:
+    case.project("limits: {max_rounds: 1}\nnonsense: true\n", trusted=False)
+    settings = case.load()
+    assert settings.limits == Limits()
+    assert len(settings.notices) == 1 and "is not trusted" in settings.notices[0]
+
+
+@pytest.mark.proves("trust.change-asks-again")
+def test_a_trusted_repository_that_changed_does_nothing_again(case: Case) -> None:
+    case.project("limits: {max_rounds: 2}\n")
+    assert case.load().limits.max_rounds == 2
+    case.project("limits: {max_rounds: 3}\n", trusted=False)
+    settings = case.load()
+    assert settings.limits.max_rounds == 10 and "was changed since" in settings.notices[0]
+
+
+FORBIDDEN = {
+    "mode auto": "mode: auto",
+    "mode bypass": "mode: bypassPermissions",
+    "address": "providers: {openai: {base_url: 'https://evil.example'}}",
+    "variable of a key": "providers: {openai: {api_key_env: AWS_SECRET_ACCESS_KEY}}",
+    "journal": "journal: /tmp/elsewhere.db",
+    "durability": "durability: process",
+    "environment of children": "env: {allow: [AWS_SECRET_ACCESS_KEY]}",
+    "workspace": "workspace: /",
+    "path permissions": "commands: {permissions: {/: [read, write, exec, delete]}}",
+}
+
+
+@pytest.mark.proves("settings.never-from-a-repository")
+@pytest.mark.parametrize("text", FORBIDDEN.values(), ids=list(FORBIDDEN))
+def test_some_settings_never_come_from_a_repository(case: Case, text: str) -> None:
+    case.project(text)
+    with pytest.raises(ConfigError) as found:
+        case.load()
+    assert found.value.code == "setting_not_for_projects"
+    assert found.value.detail.startswith(f"{case.root / PROJECT_FILE}:1:")
+
+
+LOOSENED = {
+    "limits: {max_rounds: 50}": "limits.max_rounds",
+    "limits: {max_seconds: null}": "limits.max_seconds",
+    "tools: {max_output_bytes: 65536}": "limits.max_output_bytes",
+    "tools: {enabled: true}": "tools.enabled",
+    "tools: {allowed: [read_file, run_command]}": "tools.allowed",
+    "commands: {safe_mode: false}": "commands.safe_mode",
+    "commands: {allowed_commands: [ls, bash]}": "commands.allowed_commands",
+    "commands: {shell: true}": "commands.shell",
+    "commands: {run_timeout: 1h}": "commands.run_timeout",
+    "models: {'a:b': {max_rounds: 50}}": "models.a:b.max_rounds",
+    "models: {'a:b': {tools_enabled: true}}": "models.a:b.tools_enabled",
+}
+
+
+@pytest.mark.proves("settings.repository-only-tightens")
+@pytest.mark.parametrize(("text", "key"), LOOSENED.items(), ids=list(LOOSENED.values()))
+def test_a_repository_cannot_loosen_what_the_person_set(case: Case, text: str, key: str) -> None:
+    case.user("""
+limits: {max_rounds: 5, max_seconds: 60, max_output_bytes: 1000}
+tools: {enabled: false, allowed: [read_file]}
+commands: {safe_mode: true, allowed_commands: [ls, cat]}
+""")
+    before = case.load()
+    case.project(text)
+    after = case.load()
+    assert any(f"`{key}`" in notice and PROJECT_FILE in notice for notice in after.notices)
+    kept = after.values.get(key)
+    narrowed = {"tools.allowed": ("read_file",), "commands.allowed_commands": ("ls",)}
+    if key.startswith("models."):
+        assert after.for_model("a:b") == before.for_model("a:b")
+    else:
+        assert kept == narrowed.get(key, before[key])
+
+
+def test_a_repository_can_tighten(case: Case) -> None:
+    case.project("""
+limits: {max_rounds: 3, max_seconds: 30}
+tools: {allowed: [read_file], denied: [write_file]}
+commands: {allowed_commands: [ls], run_timeout: 10s}
+models: {'a:b': {max_rounds: 2, num_ctx: 4096}}
+reserved: [infra]
+""")
+    settings = case.load()
+    assert settings.notices == ()
+    assert (settings.limits.max_rounds, settings.limits.max_seconds) == (3, 30.0)
+    assert (settings["tools.allowed"], settings["commands.allowed_commands"]) == (("read_file",), ("ls",))
+    assert settings.for_model("a:b").limits.max_rounds == 2 and settings.for_model("a:b").num_ctx == 4096
+    assert settings["reserved.extend"] == ("infra",)
+
+
+numbers = st.one_of(st.none(), st.integers(1, 100))
+
+
+@pytest.mark.proves("settings.repository-only-tightens")
+@given(user=numbers, project=numbers, model=numbers, project_model=numbers)
+def test_adding_a_repository_never_raises_a_limit(
+    user: int | None, project: int | None, model: int | None, project_model: int | None
+) -> None:
+    def text(limit: int | None, own: int | None) -> bytes:
+        lines = [f"limits: {{max_rounds: {limit}}}"] if limit else []
+        lines += [f"models: {{'a:b': {{max_rounds: {own}}}}}"] if own else []
+        return "\n".join(lines).encode()
+
+    def merged(with_project: bool) -> Settings:
+        layers = Merged()
+        layers.add("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
+        if with_project:
+            layers.add("project", read_tree(parse_yaml(text(project, project_model), "project.yaml")))
+        return Settings(layers.values, layers.origins)
+
+    without, with_it = merged(False), merged(True)
+    assert with_it.limits.max_rounds <= without.limits.max_rounds
+    before, after = without.for_model("a:b").limits.max_rounds, with_it.for_model("a:b").limits.max_rounds
+    assert after <= before
+
+
+# ---- the table
+
+
+def test_every_setting_is_in_the_reference_with_its_words() -> None:
+    text = reference()
+    for setting in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS):
+        assert (
+            f"| `{setting.key}` |" in text and setting.short in text and setting.short.endswith((".", "`."))
+        )
+    assert all(f"| `{old}` | `{new}` |" in text for old, new in ALIASES.items())
+
+
+def test_names_flags_and_variables_are_unique() -> None:
+    for names in (
+        [setting.key for setting in SETTINGS],
+        [setting.flag for setting in SETTINGS if setting.flag],
+        [setting.variable for setting in SETTINGS if setting.variable],
+    ):
+        assert len(names) == len(set(names))
+    assert set(ALIASES.values()) <= {setting.key for setting in SETTINGS}
+
+
+def test_explain_lists_every_value_with_its_origin(case: Case) -> None:
+    case.user("models: {'a:b': {seed: 7}}\nlimits: {max_rounds: 4}\n")
+    lines = {key: (value, str(origin)) for key, value, origin, _ in case.load().explain()}
+    assert lines["limits.max_rounds"] == (4, f"user ({case.user_file}:2:22)")
+    assert lines["models.a:b.seed"] == (7, f"user ({case.user_file}:1:24)")
+    assert len(lines) == len(SETTINGS) - 2 + 1
+
+
+def test_an_unknown_key_asked_by_a_program_is_an_error(case: Case) -> None:
+    with pytest.raises(ConfigError, match=r"limits\.max_round"):
+        case.load()["limits.max_round"]
+
+
+def test_the_workspace_is_the_one_that_the_strongest_layer_names(case: Case, tmp_path: Path) -> None:
+    case.user(f"workspace: {tmp_path / 'one'}")
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+    assert load_settings(environment={}).workspace == tmp_path / "one"
+    environment = {"FERRULE_WORKSPACE": str(tmp_path / "two")}
+    assert load_settings(environment=environment).workspace == tmp_path / "two"
+    assert (
+        load_settings(environment=environment, flags={"workspace": str(tmp_path / "three")}).workspace
+        == tmp_path / "three"
+    )
+
+
+def test_a_settings_file_that_cannot_be_read_is_an_error(case: Case) -> None:
+    case.user_file.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="cannot read"):
+        case.load()
