@@ -104,6 +104,7 @@ def test_a_name_does_not_open_an_address_that_is_not_the_open_internet(address: 
     assert NAMED.closed("example.com", 443, address)
 
 
+@pytest.mark.proves("sandbox.network.inside-addresses")
 @pytest.mark.parametrize(
     "address",
     ["93.184.215.14", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101", "172.32.0.1", "100.128.0.1"],

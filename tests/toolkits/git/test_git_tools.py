@@ -18,7 +18,7 @@ from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.permissions.gate import Gate
 from ferrule.toolkits.git.catalog import DEFAULT, OPERATIONS
 from ferrule.toolkits.git.finder import find
-from ferrule.toolkits.git.refs import check_branch, check_range, check_revision, valid_branch
+from ferrule.toolkits.git.refs import check_branch, check_range, check_remote, check_revision, valid_branch
 from ferrule.toolkits.git.settings import redacted
 from ferrule.toolkits.git.tools import git_toolbox_tools, git_tools
 from ferrule.tools import toolset
@@ -285,6 +285,13 @@ def test_a_name_that_could_be_something_else_is_refused(world: Any, tool: str, p
             error, said = world.refused(tool, **{**arguments, parameter: ref})
             assert error in (ErrorType.VALIDATION_FAILED, ErrorType.NOT_FOUND), (ref, said)
     assert world.state() == before
+
+
+@pytest.mark.proves("git.safe-refs")
+@pytest.mark.parametrize("text", ["", "-x", "a b", "../x", "a..b", "https://host/x", "ext::sh -c x"])
+def test_what_is_no_name_of_a_remote_is_refused_before_git_is_asked(text: str) -> None:
+    with pytest.raises(RetryCall, match="is not the name of a remote"):
+        check_remote(text)
 
 
 @pytest.mark.proves("git.safe-refs")
