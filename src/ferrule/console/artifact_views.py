@@ -1,6 +1,6 @@
 """Looks at an artifact: a page of its lines, of what matches, of a JSON value, of a table; whether it is a picture. Blocking; in threads.
 
-Nothing here holds more of an artifact than a page of it, but for JSON (`artifact_parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To
+Nothing here holds more of an artifact than a page of it, but for JSON (`storage.artifacts.parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To
 reach a line the bytes before it are counted, not kept: the millionth line of 200 MB is some tenths of a second away.
 """
 

@@ -55,7 +55,7 @@ class Agent(Offering):
     `"Bash(git diff:*)"`, a tool's name); `approver` answers what the rules leave open, and without one an
     *ask* is a *no*. `journal` is a Journal, a file or an address (`storage.locations`); by default the person's own, in their state folder.
     `way` forces a way of calling tools (`native`, `constrained`, `text`, `commands`), `fallback=False` keeps the one that was chosen; `results="envelope"`
-    shows the model the whole result object always. `hooks` are asked around calls, or on events (`hook_events`). `connect` turns a model's name into a wire, when it is first needed.
+    shows the model the whole result object always. `hooks` are asked around calls, or on events (`engine.hooks.events`). `connect` turns a model's name into a wire, when it is first needed.
     `agents` are those that its sessions may delegate to with the tool `delegate`, which is there if this is not None; `delegation`
     bounds it. `artifacts` keeps large results: True in the person's own state folder, a folder, an address or a store there; then the model gets
     stubs, and tools to read parts. By default only what exceeds the output limit is kept, where the journal is a file, for its owner.

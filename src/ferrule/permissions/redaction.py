@@ -7,7 +7,7 @@ In place of a secret stands `[redacted sha256:1a2b3c4d]`, the start of its SHA-2
 Short ones have no digest, because few guesses would find them (`SHORTEST_DIGEST`); a longer one that is a dictionary
 word can still be guessed. Redacting twice is redacting once.
 
-What a secret looks like is in `secret_forms`. Objects are searched by the names of their members, texts by form; text that is JSON
+What a secret looks like is in `secret_patterns`. Objects are searched by the names of their members, texts by form; text that is JSON
 itself (arguments of calls) is searched as an object. The person's own patterns are Rust's expressions and cannot be made to hang;
 they are tried on lines, and take out the words that match alone, or else the whole line.
 """

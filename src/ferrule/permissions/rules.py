@@ -14,7 +14,7 @@ settings that hold the rule (its `root`; the workspace by default), anything els
 A `*` inside a command stands for any text, ` *` and `:*` at the end mean "and anything after this word",
 `\\*` is a star. Grammar as in conventions §3.3 (the permission rules of Claude Code).
 
-This file parses and lists. Matching is in `matching.py`, the order of lists in `gate.py`.
+This file parses and lists. Matching is in `rule_matching.py`, the order of lists in `gate.py`.
 """
 
 from __future__ import annotations

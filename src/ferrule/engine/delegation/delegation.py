@@ -1,4 +1,4 @@
-"""Delegation: a call that has another agent do a task, in a session of its own. Made by the tool `delegate` (`delegate_tool`).
+"""Delegation: a call that has another agent do a task, in a session of its own. Made by the tool `delegate` (`tool.py`).
 
 What comes back, as data of that call:
 

@@ -71,7 +71,7 @@ class Delegator(Protocol):
 
 @frozen
 class Request:
-    """What to delegate: the parameters of the tool `delegate` (`delegate_tool`), with its defaults."""
+    """What to delegate: the parameters of the tool `delegate` (`tool.py`), with its defaults."""
 
     task: str
     agent: str = ""

@@ -7,7 +7,7 @@ out in `beats`. A worker that was only frozen may come back: its sessions' lease
 write nothing, and waits for what they come to (`work`).
 
 A worker that is asked to stop takes no more jobs, lets those at work end for `grace` seconds, stops the others where they are
-(`leaving`), gives its leases back, and says that it is gone. There is one worker in a process.
+(`draining`), gives its leases back, and says that it is gone. There is one worker in a process.
 """
 
 from __future__ import annotations

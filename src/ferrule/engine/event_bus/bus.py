@@ -8,11 +8,11 @@
 A projection of the journal, and of pieces that no journal has; never a second history. Its rules:
 
 * A run does not wait for whoever watches it and cannot be broken by them. Publishing appends to buffers; a slow reader loses the
-  oldest and learns exactly what (`bus_subscription`).
-* Nobody gets events outside their scope (`bus_scope`), and no payload before secrets were taken out of it (`permissions.redaction`). Where that
+  oldest and learns exactly what (`subscription`).
+* Nobody gets events outside their scope (`scope`), and no payload before secrets were taken out of it (`permissions.redaction`). Where that
   fails, the event comes without its payload. What runs, what is journaled and what an approver sees is untouched.
 * An event is encoded and redacted once, whoever reads it, and handed to those who may be interested: they are found by identity.
-* A reader that comes back goes on behind its cursor: out of what is kept in memory, and before that out of the journal (`bus_past`).
+* A reader that comes back goes on behind its cursor: out of what is kept in memory, and before that out of the journal (`journal_events`).
 
 Events are published when they happen, a moment before they are written. If the process dies in between, a reader has seen what is in no
 journal; cursors know what was written, so that nothing is skipped afterwards. A redactor and a tap work in the run's own thread: they
@@ -177,7 +177,7 @@ class Bus:
     ) -> Subscription:
         """What happens within the scope from now on; with a cursor, from there on.
 
-        `kinds` as in `bus_scope.Kinds`. `cursor` is a `BusEvent.cursor` (or a place) of the one session of the scope; for all sessions of a
+        `kinds` as in `scope.Kinds`. `cursor` is a `BusEvent.cursor` (or a place) of the one session of the scope; for all sessions of a
         person it is `Subscription.cursor`, and sessions that are not in it are new. `buffer` is how many events wait for the
         reader; after losing `patience` without reading any, the subscription is ended.
 

@@ -29,7 +29,7 @@ SHORTEST, LONGEST = 0.02, 10.0
 
 
 class Recorded:
-    """Events `after` .. `until` of a session, page by page. Fulfils `bus_subscription.Past`.
+    """Events `after` .. `until` of a session, page by page. Fulfils `subscription.Past`.
 
     A session of somebody else does not exist: SessionNotFound, as for one that nobody has. Events up to `until` that the journal does
     not hold (not yet, or never: they were published and not written) are told of as lost.

@@ -41,7 +41,7 @@ def past_events(
     most: int = MOST,
     looked: int = LOOKED,
 ) -> PastPage:
-    """The events behind number `after`, of these kinds (`bus_scope.Kinds`).
+    """The events behind number `after`, of these kinds (`scope.Kinds`).
 
     Raises SessionNotFound (also where the session is somebody else's), ConfigError for a kind there is not, JournalError.
     """

@@ -2,7 +2,7 @@
 
 This is the seam that the dispatcher calls. A hook that raises blocks the call (fail closed). Changed arguments are
 validated and gated again before the next hook sees them. What hooks on events are (files, commands, `@hook`) is in
-`hook_events`; `hook_chain` brings them behind this seam.
+`events`; `chain` brings them behind this seam.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Hooks:
         return found
 
     def add(self, hook: EventHook) -> None:
-        """One more, from the next event on. Calls have their own row (`hook_calls.with_hook`)."""
+        """One more, from the next event on. Calls have their own row (`call_adapter.with_hook`)."""
         self.hooks = tuple(sorted((*self.hooks, hook), key=lambda one: one.priority))
         self.added = (*self.added, hook)
         self._by_event = {}

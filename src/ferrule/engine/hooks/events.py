@@ -366,7 +366,7 @@ class Occasion:
 class EventHook:
     """One hook. Raises ConfigError for an event there is not.
 
-    `run` answers with an `Action`, a dictionary of its shape (`hook_answers`), or None to let it pass. `when` decides
+    `run` answers with an `Action`, a dictionary of its shape (`answers`), or None to let it pass. `when` decides
     whether it is asked at all. `timeout` is in seconds and covers one event; what runs in a thread of its own cannot be
     ended, only left. `on_error`: what it means if it cannot be asked (`ask` counts as `block` except at `tool.pre`).
     """

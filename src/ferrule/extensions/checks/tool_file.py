@@ -1,7 +1,7 @@
 """What can be known of a tool file before it is used: its shape, its script, its parameters, its examples.
 
 Nothing is run for this but the top level of a script, in a worker whose built-ins refuse everything, so checking a file does
-nothing outside and needs nobody's trust. A file's own tests are another matter: `checking_runs`.
+nothing outside and needs nobody's trust. A file's own tests are another matter: `runs`.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ async def problems(file: ToolFile, *, pool: Pool | None = None) -> list[Warned]:
     """What keeps a tool from being used, its tests included; empty for a good one.
 
     Tests are tried in a worker, with the answers that they give and no others: enough to know whether a file that a run makes for
-    itself holds what it says. A person's own check is `check_tool`, and `checking_runs` for the tests.
+    itself holds what it says. A person's own check is `check_tool`, and `runs` for the tests.
     """
     try:
         arguments = DefaultedArguments(file.name, dict(file.schema))

@@ -1,7 +1,7 @@
 """All hooks of a workspace and of its person: which files there are, which of them take effect, and what is wrong with them.
 
     .ferrule/hooks/*.md  .harness/hooks/*.md        one hook each (`files`)
-    .ferrule/hooks.json  .harness/hooks.json        the shape of Claude Code (`configured`); also `.yaml`
+    .ferrule/hooks.json  .harness/hooks.json        the shape of Claude Code (`claude_settings`); also `.yaml`
     `hooks:` of a bundle (`extensions.tool_files.bundles`)         a list of hooks with a `name` each, asked in the turns of their bundle
     `hooks:` of harness.md and ferrule.yaml         the same; in harness.md also the shape of Claude Code
 

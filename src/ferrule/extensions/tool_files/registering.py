@@ -6,7 +6,7 @@ hooks and the journal of every call, and a person is asked with the whole defini
 * Only a script registers, and only one that a model or a person called: not one that another tool called.
 * What it registers has no more reach than it has itself: the same world, the hosts that it may ask, and of them what the definition says.
 * A tool that asks the network or other agents says so and is asked about; a hook is a script that computes; an agent narrows what there is.
-* A definition is refused with all that is wrong with it, by the same readers and checks as a file (`checking`).
+* A definition is refused with all that is wrong with it, by the same readers and checks as a file (`extensions.checks.tool_file`).
 
 Not protected: a person who lets `register_tool` run unasked (a rule, `bypassPermissions`) is shown nothing.
 """

@@ -39,7 +39,7 @@ __all__ = ["ChatExchange", "ChatServer", "Offer", "capabilities", "models", "no_
 
 
 class ChatServer(Protocol):
-    """Whom a conversation is with (`openai_chat.OpenAIChat`)."""
+    """Whom a conversation is with (`chat.OpenAIChat`)."""
 
     base_url: str
     native: bool

@@ -7,7 +7,7 @@ Source: OpenAI's API reference (`POST /responses`, `POST /responses/compact`) an
 * Tools are sent strict where their schema can be (`strict_schema`); nulls that only strictness asked for are dropped again.
 * Deferred tools are searched by the provider (`tool_search`, a tool of its own that stands first); those of one namespace go
   together, as it shows the model the namespace alone.
-* Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call (`hosted`).
+* Hosted tools are recorded and not dispatched; the question of a remote MCP server becomes a call (`models.hosted_tools`).
 * A provider that compacts a history by itself (`context_management` in `ModelOptions.extra`) answers with an item that only
   it can read. On this wire it stands for everything before it, which is not sent again; the journal keeps all of it.
 """

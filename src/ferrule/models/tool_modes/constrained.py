@@ -5,7 +5,7 @@
 
 Works with every wire whose `ask` honours `schema` (Ollama `format`, OpenAI `response_format`, llama.cpp's
 grammars). A reply that does not fit after all (cut off, or a server that takes the schema as advice) is sent
-back once with the validator's words. For wires of the profile `small` see `small`.
+back once with the validator's words. For wires of the profile `small` see `models.small_models.steps`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asking once more, where a native answer is of no use as it is: it says nothing, or it has a call in its words and none beside them.
 
-A call between marks is run (`ladder`). One without marks (a fenced block, bare JSON, Python) may be an example that somebody asked
+A call between marks is run (`selection`). One without marks (a fenced block, bare JSON, Python) may be an example that somebody asked
 for, so it is not run: the model is told so, once. What it said stands, unless it makes a call then; a second answer without a call is left
 out. An empty answer is asked for again as it was: some servers lose one now and then. A second empty one is taken as meant.
 """

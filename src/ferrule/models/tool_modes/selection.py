@@ -236,7 +236,7 @@ class LadderExchange:
     async def _again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
     ) -> ModelAnswered:
-        """The answer, after a second question where it is empty or has a call in its words (`second`)."""
+        """The answer, after a second question where it is empty or has a call in its words (`second_try`)."""
         from . import second_try
 
         tool = second_try.in_words(answer, self._names) if answer.text else ""

@@ -46,7 +46,7 @@ _IN_CODE = expression(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 @frozen
 class NamedPath:
-    """A file name that a command names, with marks (`words.py`) for what is not known."""
+    """A file name that a command names, with marks (`shell_words.py`) for what is not known."""
 
     text: str
     write: bool

@@ -1,4 +1,4 @@
-"""What a command line is made of: the values that `simple_commands.py` collects and `matching.py` judges."""
+"""What a command line is made of: the values that `simple_commands.py` collects and `permissions/rule_matching.py` judges."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class SignIn(Protocol):
 
 class Door:
     """`app`, behind what this file says. `token` is the one there is, or whom each stands for. `hosts` are what clients write as `Host`
-    (`127.0.0.1:8000`); `reads` are paths that GET opens to all, with all below them where they end in `/`. With `browsers`, people may also sign in.
+    (`127.0.0.1:8000`); `reads` are paths that GET opens to all, with all below them where they end in `/`. With `sign_in`, people may also sign in.
 
     Raises ConfigError for a token that can be guessed.
     """

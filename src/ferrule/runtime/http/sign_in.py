@@ -3,7 +3,7 @@
 * `GET /login?token=…` and a form at `/login` sign in. The answer leads on to a page, so that the token does not stay in the address.
 * The cookie is never the token: HttpOnly (no script reads it) and SameSite=Strict (no other site's page can use it). It ends with
   `/logout` and after `SECONDS`. It is a random value of this process and ends with it; where the tokens are known (`people`) it is one that the
-  next process with the same tokens knows again (`visits`), so that a browser goes on after a restart.
+  next process with the same tokens knows again (`cookies`), so that a browser goes on after a restart.
 * What changes something (every method but GET and HEAD) must also carry a token that only our own pages know: in the header
   `X-Ferrule-Csrf`, or in the field `csrf` of a form.
 

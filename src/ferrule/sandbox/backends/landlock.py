@@ -4,7 +4,7 @@ Names in these folders are kept by a mediator (`sandbox/inside/landlock_supervis
 elsewhere is withheld there. Commands run where they are: `/tmp` and the home are the machine's own and closed; a folder of the
 session stands in for each, named by `TMPDIR` and `HOME`, with links to the toolchains of the real home.
 
-Not protected, and said by `rungs`: that a file is there, how large and how old it is, can be seen everywhere; that other
+Not protected, and said by `selection`: that a file is there, how large and how old it is, can be seen everywhere; that other
 processes are there, too. Different from the other rungs: no loopback, no named hosts, no preview, no terminals of its own,
 and each file that is opened costs a question.
 """

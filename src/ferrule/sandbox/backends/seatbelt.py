@@ -6,7 +6,7 @@ The language is SBPL as Apple's own profiles in /System/Library/Sandbox/Profiles
 `sandbox-exec` is deprecated, though it is what browsers and package managers use. The last rule that matches decides, so
 the profile denies all, opens, and closes names again.
 
-Because nobody has run it, `rungs` gives no aspect more than `partly` for it, and it is not chosen unless a person
+Because nobody has run it, `selection` gives no aspect more than `partly` for it, and it is not chosen unless a person
 agrees to that. Differences from the other rungs that are known beforehand: names stay visible in listings of
 folders; no bound on memory; services of the system (Mach) are reduced to those that libc and dyld need.
 """

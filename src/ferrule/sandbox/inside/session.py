@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Session:
     """`user`: make a user namespace. `view`: a folder that the view is built over. `steps`: what it is made of; `own_steps`: what each command adds.
 
-    `limits` as of `namespaces.limit`. `groups`: control groups to be in (`groups.Group`). `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which names are
+    `limits` as of `namespaces.limit`. `groups`: control groups to be in (`sandbox.inside.kernel.control_groups.Group`). `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which names are
     guarded, the workspace first. `wall`: what Landlock grants (`landlock.Granted`), nothing if it is not to be used. `filtered`: system calls are. `late`: a command's steps
     change what the wall stands on.
     `locked`: commands are in another user namespace than the one that the mounts over names were made in; where they cannot be, no

@@ -11,7 +11,7 @@ Rules of this file:
 * A host is compared in one spelling: lower case, no dot at the end, addresses as `ipaddress` writes them. The same spelling is
   what is connected to, so two readers cannot understand two things. What has no such spelling is refused: percent signs, user names,
   zones, letters beyond ASCII (clients send `xn--…`), numbers that some systems take for an address (`0x7f.1`, `2130706433`).
-* A name does not open what it resolves to. An address that is not the open internet (`addresses.py`) is reached only by an entry
+* A name does not open what it resolves to. An address that is not the open internet (`ip_addresses.py`) is reached only by an entry
   with that address, or by `localhost` (and names below it) for this machine's loopback. So DNS decides nothing.
 
 Not protected: a named host that passes requests on, or that shares its address with others (a client can ask it for another

@@ -5,7 +5,7 @@
 
 Served are JSON-RPC at `/a2a` (`SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask` …, and the methods of 0.3) and the card at its
 well-known path, which anybody who reaches the server may read. Everything else wants the bearer token, on this machine too (`http_security.py`). A context is
-a session of the agent, a message in it a run; a call that has to be allowed makes the task wait for input (`desk.py`). Runs are judged by
+a session of the agent, a message in it a run; a call that has to be allowed makes the task wait for input (`conversations.py`). Runs are judged by
 the agent's own gate and written into its journal: a client has no more rights than the agent.
 
 Tasks are kept in memory, the last `KEPT` of them, and are gone with the process.

@@ -1,7 +1,7 @@
 """What an answer is made of, whoever makes it: words, thoughts, news, calls, and an end.
 
-Both ways of answering (`agents`, `lending`) say their answer in these, one after another; a stream and a whole answer are two forms of the same
-sequence (`replies`).
+Both ways of answering (`agents`, `model_relay`) say their answer in these, one after another; a stream and a whole answer are two forms of the same
+sequence (`responses`).
 """
 
 from __future__ import annotations

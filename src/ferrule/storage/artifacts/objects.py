@@ -4,7 +4,7 @@
     <prefix>/<scope>/<sha256>.json     what is known of them; written last, so what it describes is whole
     <prefix>/drafts/<id>               what is being kept and has no hash yet
 
-The layout and the rules are those of `artifact_files`. What fits into one part is put in one request; more is uploaded part by part
+The layout and the rules are those of `files`. What fits into one part is put in one request; more is uploaded part by part
 to a draft and copied within the store. An object appears whole or not at all. A process that dies leaves a draft, bytes without a
 description, or an unfinished upload: nobody can read them. `sweep` removes the first two after a day; unfinished uploads take a
 lifecycle rule of the bucket (AbortIncompleteMultipartUpload).

@@ -1,6 +1,6 @@
 """Artifacts: large outputs kept aside, addressed by their hash, readable in parts by those who own them.
 
-Here is what a store promises and the words it is spoken of with; `artifact_files` keeps them as files, `artifact_parts`
+Here is what a store promises and the words it is spoken of with; `files` keeps them as files, `parts`
 takes parts out of what any store holds.
 """
 

@@ -1,6 +1,6 @@
 """Whether a journal, an export or an archive is what was recorded: the one check that interfaces call.
 
-A chain is checked event by event (`chain`), then what stands beside the chains (`whole`), what was signed (`checkpoints`) and
+A chain is checked event by event (`hash_chain`), then what stands beside the chains (`storage.journal.sqlite_integrity`), what was signed (`checkpoints`) and
 what became of archived sessions. Every finding names the first event that does not hold.
 """
 

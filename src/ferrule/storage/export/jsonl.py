@@ -4,7 +4,7 @@ The first line is `{"ferrule":"journal","format":1,"ends":true}`. Every other li
 
     {"session":…,"seq":…,"time":…,"run":…,"tenant":…,"user":…,"kind":…,"hash":…,"body":{…}}
 
-with the values that `chain` hashes; `body` is compact JSON and stands last. Several sessions may follow
+with the values that `hash_chain` hashes; `body` is compact JSON and stands last. Several sessions may follow
 each other. Files of every earlier format load forever (tests/corpus).
 
 `ends` says that the last event of each session carries `"end":true` before `body`, so that a tail that was cut off is

@@ -376,7 +376,7 @@ class PostgresJournal:
             _broken(session, known.seq, "was changed")
 
     def _raw(self, session: str, known: _Known) -> Iterator[tuple[Any, ...]]:
-        """The rows for `chain.check`, up to the end that the session had, and one more if its row says less than there is."""
+        """The rows for `hash_chain.check`, up to the end that the session had, and one more if its row says less than there is."""
         start = 1
         while page := self._ask(_PAGE, (known.no, start, PAGE), "checking"):
             for seq, at, run, kind, body, digest, tenant, user in page:
@@ -448,7 +448,7 @@ _HINT = "restore the database from a backup; `ferrule sessions export` takes out
 
 
 def _address(session: str, *names: str) -> str:
-    """`chain.address`, also for what PostgreSQL cannot hold as text. Raises JournalError."""
+    """`hash_chain.address`, also for what PostgreSQL cannot hold as text. Raises JournalError."""
     if not storable("".join((session, *names))):
         raise JournalError(f"not a usable name in {(session, *names)!r}", code="journal_name")
     run, tenant, user = names or ("", "", "")

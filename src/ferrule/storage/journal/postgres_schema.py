@@ -5,7 +5,7 @@ process that finds it older, in one transaction and under a lock that the others
 one is left alone. Where the role of the workers may not make tables, somebody else runs `script` once.
 
 Events are only ever added: `grants` gives workers no right to change or remove a row of `records`. The end of each
-session, its number of events, the last hash and its seal (`chain`), stands in its row of `sessions` and moves with every
+session, its number of events, the last hash and its seal (`hash_chain`), stands in its row of `sessions` and moves with every
 append, so a tail that is cut off is noticed. No index covers what an append changes of that row, which then stays on its page. `token`
 counts the writers a session has had; see `postgres_lease`.
 """

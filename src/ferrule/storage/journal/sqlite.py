@@ -1,4 +1,4 @@
-"""The journal: the one memory of everything that happened. See `chain` for the hashes, `database` for the file.
+"""The journal: the one memory of everything that happened. See `hash_chain` for the hashes, `sqlite_database` for the file.
 
 Everything else that tells of a session (transcript, audit, replay, exports, lists) is read from it.
 """
@@ -142,7 +142,7 @@ _RESULTS = frozenset({ToolAnswered, CallEvaluated})
 def chained(
     session: str, writing: Writing, events: Sequence[Event], at: Sequence[int] | None, now: int, cap: int
 ) -> tuple[list[Record], list[tuple[Any, ...]]]:
-    """The events as they will be kept and their rows, each hashed with the one before (see `chain`); `writing` moves along.
+    """The events as they will be kept and their rows, each hashed with the one before (see `hash_chain`); `writing` moves along.
 
     A row is `(key, seal, time, run, kind, tenant, user, body, hash, session or None)`, as `INSERT` wants it.
     """
@@ -179,7 +179,7 @@ def chained(
 class SqliteJournal:
     """A `Journal` in one SQLite file, or in memory. Opens (and makes) the file with the first use.
 
-    `durability` is `process` or `power` (see `database`), `now` the clock in seconds since 1970.
+    `durability` is `process` or `power` (see `sqlite_database`), `now` the clock in seconds since 1970.
     """
 
     def __init__(
@@ -367,7 +367,7 @@ class SqliteJournal:
             raise
 
     def findings(self) -> list[str]:
-        """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence each (see `whole`)."""
+        """What does not hold of the file as a whole, beyond the chains of its sessions; a sentence each (see `sqlite_integrity`)."""
         return self._read("checking it", sqlite_integrity.findings) if self._exists() else []
 
     def retire(self, gone: SessionArchived, session: str, *, identity: Identity) -> None:

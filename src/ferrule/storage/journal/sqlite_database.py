@@ -5,10 +5,10 @@ the operating system's hands when it returns. A power cut may then take the last
 the order or an earlier one. `power` durability (`synchronous=FULL`) syncs each append to the disk.
 
 A row's key is `session number << 32 | seq`, so a session's events lie together and the key forbids two
-events with one number. The `seal` (`chain`) stands in the last row of a session; a trigger takes it from the row before with
+events with one number. The `seal` (`hash_chain`) stands in the last row of a session; a trigger takes it from the row before with
 each append. It costs no second page, a row keeps its size (else a long one would be written anew), and a tail
 that is cut off takes it along. `session` stands in the first row of a session only, so that `salvage` can do
-without the table of sessions. `session_set` is one row about the table of sessions (`whole`).
+without the table of sessions. `session_set` is one row about the table of sessions (`sqlite_integrity`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a session's rows from the tables of `database`, a page at a time.
+"""Reading a session's rows from the tables of `sqlite_database`, a page at a time.
 
 No statement stays open between pages: an open read would pin an old state of the file, and the next
 append of the same connection would fail because another process had written meanwhile.
@@ -24,7 +24,7 @@ _RAW = "seal, " + ", ".join(
     f"CAST({name} AS BLOB)" for name in ("run", "tenant", "user", "kind", "time", "body")
 )
 RAW = f"{_RAW}, hash"
-"""The columns that `chain.check` wants."""
+"""The columns that `hash_chain.check` wants."""
 
 
 def span(no: int) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def page(
 def raw(
     db: sqlite3.Connection, session: str, no: int, lock: AbstractContextManager[object]
 ) -> Iterator[tuple[Any, ...]]:
-    """All rows of a session for `chain.check`. Raises JournalError naming the first one that cannot be read.
+    """All rows of a session for `hash_chain.check`. Raises JournalError naming the first one that cannot be read.
 
     The last row of a page is read again with the next page: had another process appended in between, its seal
     would be out of date.

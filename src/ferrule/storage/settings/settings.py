@@ -64,7 +64,7 @@ class Settings:
     """All settings with their origins. Made by `load_settings`; `values` holds them by the key of the table.
 
     `notices` are sentences for the person: what was not taken, and why. `workspace` and `journal` are absolute;
-    a `journal` that is text is the address of a database (`places`).
+    a `journal` that is text is the address of a database (`storage.locations`).
     """
 
     values: Mapping[str, Any]

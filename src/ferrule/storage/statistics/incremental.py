@@ -5,7 +5,7 @@
 
 What is bounded: the `sessions` used last, and of these as many, newest first, as come to `events` events; the time that one
 question may read (what is left is read with the next one, and `Reading` says how much that is). A session is read once, and after
-that only its new events. Memory grows with tools, days and sessions, not with events (`tool_statistics`, `spending`).
+that only its new events. Memory grows with tools, days and sessions, not with events (`statistics.tools`, `statistics.spending`).
 
 A session that is archived while this lives stays in the sums. A damaged one is counted up to its damage, and named.
 """

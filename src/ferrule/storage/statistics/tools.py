@@ -41,7 +41,7 @@ def percentile(values: Iterable[int], share: float) -> int | None:
 
 @dataclass(slots=True)
 class ToolUse:
-    """The calls of one tool. `outcomes` counts them by outcome (`settled_calls`); `bytes` is what their results were, uncut."""
+    """The calls of one tool. `outcomes` counts them by outcome (`finished_calls`); `bytes` is what their results were, uncut."""
 
     calls: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -132,7 +132,7 @@ class ToolStatistics:
         return merged
 
     def stopped(self, owner: Owner | None = None) -> dict[str, Counter[str]]:
-        """By day, how many calls were kept from something, by whom (`settled_calls.STOPPERS`)."""
+        """By day, how many calls were kept from something, by whom (`finished_calls.STOPPERS`)."""
         merged: dict[str, Counter[str]] = {}
         for mine in self._of(owner):
             for day, counts in mine.days.items():

@@ -1,7 +1,7 @@
 """`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: operations that move branches and files.
 
 What would change is found out between trees first; a path that no tool may write stops the operation before it begins
-(`git_changes`). A rebase that meets a conflict is taken back, so none of these leaves anything half done.
+(`changes`). A rebase that meets a conflict is taken back, so none of these leaves anything half done.
 """
 
 from __future__ import annotations

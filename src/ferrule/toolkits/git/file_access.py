@@ -1,7 +1,7 @@
 """Which files git may use, held by the kernel: those of the workspace, its own and the system's.
 
 What lies in `.git` is written by commands, and git follows every link there: a folder of objects, one pack, one branch may
-lead to another repository, whose contents git would print. `git_shadow` looks for links first and says which it found; but
+lead to another repository, whose contents git would print. `readable_repository` looks for links first and says which it found; but
 a command that runs at the same time can plant one after that look. So git, and all that it starts, runs behind a wall
 (Landlock): a file counts by where it lies, whatever name or link led to it, and all that is opened outside of the
 workspace is refused.

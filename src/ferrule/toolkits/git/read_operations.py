@@ -1,6 +1,6 @@
 """Typed operations of git that only read: each a tool with its own arguments, each answering with a value and a receipt.
 
-They see a repository without its configuration (`git_shadow`), and differences go through `git_command`, so what is left out
+They see a repository without its configuration (`readable_repository`), and differences go through `git_command`, so what is left out
 there is left out here. Names of remotes and their addresses are the only settings that are shown, without credentials.
 """
 

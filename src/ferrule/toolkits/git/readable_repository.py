@@ -13,7 +13,7 @@ The global and the system configuration are off by environment, and no variable 
 
 Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among what git reads below it
 (each object, pack, branch and log is looked at), alternates (objects kept elsewhere) outside of the workspace, `commondir` (linked worktrees).
-What is planted after that look meets `git_wall`. Lost on purpose: `filter` drivers, so that files of
+What is planted after that look meets `file_access`. Lost on purpose: `filter` drivers, so that files of
 git-lfs look changed; `diff` drivers; submodules, which are never entered.
 """
 

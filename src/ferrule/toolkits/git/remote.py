@@ -4,7 +4,7 @@ The address comes from the repository's real configuration, read as data; a mode
 
     https     by git's own helper; no credential helper, no password prompt, nothing but what stands in the address
     ssh       by the `ssh` of the PATH, without anybody's ssh settings, in batch mode
-    file      a repository inside the workspace; what runs on its side sees a shadow of it too (`git_shadow`)
+    file      a repository inside the workspace; what runs on its side sees a shadow of it too (`readable_repository`)
 
 All else is refused: `ext::` and other helpers, `http:` and `git:` (nobody vouches for what arrives), paths outside of the workspace.
 Where the run has a sandbox, its list of hosts holds here as well. Refs are written below `refs/remotes/NAME/` and nowhere else,

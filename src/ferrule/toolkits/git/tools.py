@@ -3,7 +3,7 @@
     git_tools(repo=".", enabled_tools=["git_status", "git_log", "git_switch"], names={"git_log": "release_git_log"})
     git_toolbox_tools(repo=".", include_mutations=True)        find_git_tool, run_git_tool
 
-Reads never write and mutations never run a program of the repository (`git_shadow`, `git_bench`); there is no push. What is
+Reads never write and mutations never run a program of the repository (`readable_repository`, `writable_repository`); there is no push. What is
 missing where compared with git on a terminal: hooks, filters, signatures, credential helpers, submodules, merges with conflicts.
 
 A toolbox with mutations is one tool for all: its risk is that of its worst operation, so a person is asked about reads as well.
@@ -43,7 +43,7 @@ def git_tools(
     author: tuple[str, str] | None = None,
     **options: Unpack[Shape],
 ) -> tuple[Tool, ...]:
-    """Operations of git as tools of their own; by default those of `git_catalog.DEFAULT`.
+    """Operations of git as tools of their own; by default those of `catalog.DEFAULT`.
 
     `repo` is the folder of the repository: the workspace (None), or one below it. `enabled_tools` takes keys (`git_log`), operations
     (`log`) and the groups `read`, `mutation` and `all`. `agent` and `autonomy_tier` go into receipts, `author` (name, address) into

@@ -1,13 +1,13 @@
 """A workbench for git: a repository that may be written, without its configuration.
 
-Like the shadow that reads use (`git_shadow`), it is a private folder that git takes for `GIT_DIR`: its `config` is written
+Like the shadow that reads use (`readable_repository`), it is a private folder that git takes for `GIT_DIR`: its `config` is written
 here, so no hook, filter, driver, helper, alias or include of the repository exists for it. What differs:
 
     objects, refs, logs, packed-refs     links to the real ones: git locks and replaces them there, as always
     index, HEAD, ORIG_HEAD, shallow      copies; they are put back at the end, and only if the operation went well
 
 The real `index.lock` is held all the time, so another git waits or says so. An operation that fails leaves the
-index and HEAD as they were. Refused: what `git_shadow` refuses, the reftable format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
+index and HEAD as they were. Refused: what `readable_repository` refuses, the reftable format, and an operation that is half done (a merge, a rebase): to go on with it is the person's.
 
 Not protected: another process that swaps a folder of the work tree for a link while git writes (git checks, but not by
 descriptor); a crash between git's last step and putting the index back (the next `git status` shows it as changes).
@@ -178,7 +178,7 @@ def _furnish(made: Bench) -> None:
     packed = made.folder / "packed-refs"
     if not packed.is_symlink():
         packed.symlink_to(f"{path_of(made.real)}/packed-refs")
-    # Attributes alone run nothing, and those of this file say as well which files need a filter (`git_changes`).
+    # Attributes alone run nothing, and those of this file say as well which files need a filter (`changes`).
     (made.folder / "info/attributes").write_bytes(read_small(made.real, "info/attributes"))
     made.restore_index()
     made.configure(_WRITING)

@@ -9,7 +9,7 @@
     values    values that a parameter may have and the query names
     kinds     what values in the query are, by their look: an address, a date, a file
 
-Words that people ask with (`asking.py`) count less. The weights were fitted to one half of the requests over public function
+Words that people ask with (`query.py`) count less. The weights were fitted to one half of the requests over public function
 catalogs, checked on the other half, and are rounded: what matters is that the views make up for each other.
 `benchmarks/search.py` prints what that is worth on both halves.
 Not here: meaning without a common word or synonym, and languages other than English beyond the plain text.

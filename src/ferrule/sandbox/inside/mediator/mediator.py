@@ -44,7 +44,7 @@ class Mediator:
 
     `refused`: names below the roots that were asked for and denied. `made`: what was created that others may not see.
     `openers`: process ids of forks that wait for a FIFO; whoever reaps them may take them out. `more` are calls beyond the
-    creating ones (`guarded`), `covers` what is withheld without a mount.
+    creating ones (`guarded_calls`), `covers` what is withheld without a mount.
     """
 
     def __init__(

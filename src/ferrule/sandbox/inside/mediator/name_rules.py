@@ -44,7 +44,7 @@ def _reserved() -> ModuleType:
     if known is not None:
         return known
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  pathlib is not loaded here
-    place = os.path.join(here, "../../../permissions/protected_names.py")  # noqa: PTH118  nor here
+    place = os.path.join(here, "../../../permissions/protected_names.py")  # noqa: PTH118  pathlib is not loaded here
     spec = importlib.util.spec_from_file_location("_ferrule_reserved", place)
     if spec is None or spec.loader is None:
         raise ImportError(f"the lists of reserved names cannot be loaded from {place}")
